@@ -1,0 +1,79 @@
+"""What an objective is applied to: responses (one value each) and their tokens (ragged)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from audit.ragged import Layout
+
+
+@dataclass(frozen=True)
+class Responses:
+    """Per-response tensors, shape (R,); indices are dense int64 codes.
+
+    ``group`` codes (group_id, epoch), so each sample of a group counts once; ``update`` one optimiser step;
+    ``micro_batch`` one accumulation slice of one update (None: not logged); ``generation_batch`` what was
+    sampled together, per epoch (equal to ``update`` where it is not logged).
+    """
+
+    reward: Tensor
+    """float64; NaN is an unscorable response: it leaves the statistics and gets advantage 0."""
+    length: Tensor
+    """Tokens of the response, int64, masked ones included."""
+    loss_tokens: Tensor
+    """Tokens that take loss, int64."""
+    group: Tensor
+    update: Tensor
+    generation_batch: Tensor
+    micro_batch: Tensor | None = None
+    greedy: Tensor | None = None
+    """bool; the greedy decode of the group, not trained on."""
+    truncated: Tensor | None = None
+    """bool; ended by length."""
+    sample_weight: Tensor | None = None
+    """float64; 1 / rows of the trajectory, so that a multi-turn trajectory counts as one sample."""
+    advantage: Tensor | None = None
+    """float64, as logged."""
+    reference_kl: Tensor | None = None
+    """Sum over loss tokens of k(old, ref), float64, in the estimator that the objective asks for."""
+
+    @property
+    def num_rows(self) -> int:
+        """Number of responses R."""
+        return int(self.reward.shape[0])
+
+    @cached_property
+    def trained(self) -> Tensor:
+        """bool, shape (R,): every response but the greedy ones."""
+        if self.greedy is None:
+            return torch.ones(self.num_rows, dtype=torch.bool, device=self.reward.device)
+        return ~self.greedy
+
+    def with_reference_kl(self, reference_kl: Tensor) -> Responses:
+        """Return a copy that carries Σ k(old, ref) per response, shape (R,), in nats."""
+        return replace(self, reference_kl=reference_kl)
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Per-token tensors, shape (N,), float64 unless said otherwise; None: not logged.
+
+    Values at masked tokens never reach a result, whatever they are (NaN, inf, 0).
+    """
+
+    layout: Layout
+    mask: Tensor
+    """bool; True where the token takes loss."""
+    logp_theta: Tensor | None = None
+    logp_old: Tensor | None = None
+    logp_ref: Tensor | None = None
+    logp_sampler: Tensor | None = None
+    token_advantage: Tensor | None = None
+
+    def unmasked(self, values: Tensor) -> Tensor:
+        """Return ``values`` with 0 at masked tokens, so that 0 · inf cannot arise."""
+        return torch.where(self.mask, values, torch.zeros((), dtype=values.dtype, device=values.device))

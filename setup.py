@@ -1,0 +1,5 @@
+"""Keeps the list of packages complete: app/ and schemas/ ship inside the wheel as audit.app and audit.schemas."""
+
+from setuptools import find_packages, setup
+
+setup(packages=[*find_packages(include=["audit", "audit.*"]), "audit.app", "audit.schemas"])
