@@ -1,0 +1,54 @@
+"""Dialects: from a framework's own config and version to an :class:`~audit.objectives.objective.Objective`.
+
+One file per framework. Each reads only the config that the run recorded; keys that the config does not have
+take the defaults of the version that ran.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from audit.errors import UnknownName
+from audit.objectives.dialects import trl
+from audit.objectives.dialects.declared import Declared
+
+__all__ = ["DIALECTS", "Declared", "Dialect", "from_framework"]
+
+
+class Dialect(Protocol):
+    """Signature of every dialect."""
+
+    def __call__(self, config: Mapping[str, Any], version: str, trainer: str | None = None) -> Declared:
+        """Read ``config`` as ``trainer`` of the framework's ``version`` would."""
+        ...
+
+
+DIALECTS: dict[str, Dialect] = {"trl": trl.objective_from_config}
+
+
+def from_framework(
+    name: str, version: str, config: Mapping[str, Any], *, trainer: str | None = None
+) -> Declared:
+    """Return the objective that a framework's config declares.
+
+    Parameters
+    ----------
+    name, version : str
+        As in run.json: ``framework.name``, ``framework.version``.
+    config : Mapping
+        The framework's own config, verbatim.
+    trainer : str, optional
+        The trainer class (``framework.trainer`` in run.json), for frameworks with several; by default
+        the dialect infers it from the keys of ``config``.
+
+    Raises
+    ------
+    UnknownName
+        No dialect for this framework, or the framework has no such trainer.
+    BadObjective
+        The config uses an option that an objective cannot express, or a version that was not read.
+    """
+    if name.lower() not in DIALECTS:
+        raise UnknownName.of("framework", name, DIALECTS)
+    return DIALECTS[name.lower()](config, version, trainer)
