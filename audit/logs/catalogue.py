@@ -1,0 +1,186 @@
+"""Finding runs under a directory, and opening one."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+
+from audit.errors import AuditError, BadLog
+from audit.logs.files import ROLLOUTS, SUFFIX, RunFile, SkippedFile, check_file, list_files, numeric_order
+from audit.logs.manifest import FILE_NAME, SCHEMA, Manifest, read_manifest
+from audit.logs.parts import ParquetPart
+from audit.logs.run import Run, require_columns
+
+FOREIGN_OPENERS: list[Callable[[Path], Run | None]] = []
+"""Tried in turn on a path that is no native log; importers append to it.
+
+An opener returns None unless this very path (not something below it) is a log of its format.
+"""
+
+
+class RunEntry(msgspec.Struct, frozen=True):
+    """One run that was found: opened, or with the error that opening it gave."""
+
+    path: Path
+    run_id: str
+    run: Run | None = None
+    error: AuditError | None = None
+
+
+def open_run(path: str | Path) -> Run:
+    """Open one run: a run directory, a single Parquet file, or a foreign log.
+
+    Parameters
+    ----------
+    path : str or Path
+        A directory with run.json or Parquet files below it, or one ``.parquet`` file.
+
+    Raises
+    ------
+    BadLog
+        Nothing readable is there, a column has an impossible type, or the directory holds several runs.
+    MissingColumn
+        A required column is in none of the files.
+    BadManifest
+        The run.json is not valid.
+    """
+    path = Path(path)
+    if not path.exists():
+        msg = f"{path}: no such file or directory."
+        raise BadLog(msg)
+    try:
+        return _open_native(path)
+    except AuditError as error:
+        run = None if _claims_to_be_native(path) else _open_foreign(path)
+        if run is None:
+            raise error from None
+        return run
+
+
+def find_runs(root: str | Path) -> list[RunEntry]:
+    """List the runs under ``root``, in numeric-aware order of their paths.
+
+    A run is a directory with a run.json or with ``rollouts/*.parquet``, or a foreign log; nothing inside a run
+    is a run of its own. Only footers are read. A run that cannot be opened is listed with its error.
+
+    Raises
+    ------
+    BadLog
+        ``root`` is not a directory.
+    """
+    root = Path(root)
+    if not root.is_dir():
+        msg = f"{root}: not a directory."
+        raise BadLog(msg)
+    entries = []
+    for folder, subfolders in _folders(root):
+        entry = _entry(folder)
+        if entry is not None:
+            entries.append(entry)
+            subfolders.clear()
+    return sorted(entries, key=lambda entry: numeric_order(entry.path.as_posix()))
+
+
+def is_run_directory(folder: Path) -> bool:
+    """Tell whether the directory has a run.json, or Parquet files under ``rollouts/``."""
+    if (folder / FILE_NAME).is_file():
+        return True
+    return any(
+        name.lower().endswith(SUFFIX) and not name.startswith((".", "_"))
+        for _, _, names in os.walk(folder / ROLLOUTS)
+        for name in names
+    )
+
+
+def _entry(folder: Path) -> RunEntry | None:
+    try:
+        if is_run_directory(folder):
+            run: Run | None = _open_native(folder)
+        else:
+            run = _open_foreign(folder)
+    except AuditError as error:
+        return RunEntry(folder, folder.resolve().name, error=error)
+    return None if run is None else RunEntry(folder, run.run_id, run=run)
+
+
+def _folders(root: Path) -> Iterator[tuple[Path, list[str]]]:
+    """Walk down from ``root``; a consumer that clears the second item keeps the walk from going deeper."""
+    visited: set[str] = set()
+    for folder, subfolders, _ in os.walk(root, followlinks=True):
+        real = os.path.realpath(folder)
+        if real in visited:
+            subfolders.clear()
+            continue
+        visited.add(real)
+        subfolders[:] = sorted(name for name in subfolders if not name.startswith((".", "_")))
+        yield Path(folder), subfolders
+
+
+def _open_foreign(path: Path) -> Run | None:
+    return next((run for opener in FOREIGN_OPENERS if (run := opener(path)) is not None), None)
+
+
+def _claims_to_be_native(path: Path) -> bool:
+    try:
+        return f'"{SCHEMA}"' in (path / FILE_NAME).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+
+
+def _open_native(path: Path) -> Run:
+    if not path.is_dir():
+        checked = check_file(path, path.name)
+        if isinstance(checked, SkippedFile):
+            msg = f"{path}: not a readable Parquet file: {checked.reason}."
+            raise BadLog(msg)
+        return _open_files(path, _manifest_of_file(path), [checked], [])
+    if not is_run_directory(path):
+        nested = [
+            folder.relative_to(path).as_posix() for folder, _ in _folders(path) if is_run_directory(folder)
+        ]
+        if nested:
+            listed = ", ".join(nested[:5]) + (", …" if len(nested) > 5 else "")
+            msg = f"{path}: holds {len(nested)} run(s), not one: {listed}. Name one of them."
+            raise BadLog(msg)
+    files, skipped = list_files(path)
+    return _open_files(path, read_manifest(path), files, skipped)
+
+
+def _open_files(path: Path, manifest: Manifest, files: list[RunFile], skipped: list[SkippedFile]) -> Run:
+    parts, strays = [], []
+    skipped = list(skipped)
+    for file in files:
+        try:
+            part = ParquetPart(file)
+        except (pa.ArrowException, OSError) as error:
+            reason = "damaged footer" if file.unchanged() else "being written"
+            skipped.append(SkippedFile(file.path, f"{reason}: {str(error).splitlines()[0]}"))
+            continue
+        (strays if part.types.keys().isdisjoint(("step", "reward")) else parts).append(part)
+    if not parts and not strays:
+        counts = Counter(file.reason.split(":")[0] for file in skipped)
+        why = ", ".join(f"{count} {reason}" for reason, count in counts.items())
+        msg = f"{path}: no readable Parquet file{f' ({len(skipped)} skipped: {why})' if skipped else ' below it'}."
+        raise BadLog(msg)
+    require_columns(parts or strays, str(path))
+    skipped += [SkippedFile(part.file.path, "not rollouts: has neither step nor reward") for part in strays]
+    return Run(
+        path=path,
+        run_id=manifest.run_id,
+        manifest=manifest,
+        parts=tuple(parts),
+        files=tuple(part.file for part in parts),
+        skipped=tuple(skipped),
+    )
+
+
+def _manifest_of_file(path: Path) -> Manifest:
+    """Read the manifest of the run that a single file lies in, if it lies in one."""
+    folders = [path.parent, *(folder.parent for folder in path.parents if folder.name == ROLLOUTS)]
+    found = next((folder for folder in folders if (folder / FILE_NAME).is_file()), path.parent)
+    return read_manifest(found, run_id=path.stem)

@@ -1,0 +1,158 @@
+"""Which Parquet files under a run may be read, and why the others may not.
+
+Files are listed here and handed on as an explicit list, never as a pattern: a pattern follows bracket and
+partition syntax in names, misses linked folders, and one half-written file fails the whole query.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+SUFFIX = ".parquet"
+ROLLOUTS = "rollouts"
+_MAGIC = b"PAR1"
+_SMALLEST = 12
+"""Magic, footer length, magic: nothing shorter can be Parquet."""
+
+_NOT_ROLLOUTS = frozenset({"metrics"})
+_PARTIAL = re.compile(r"\.parquet\.(tmp|part|partial|inprogress|crswap)([-.].*)?$", re.IGNORECASE)
+
+
+class RunFile(msgspec.Struct, frozen=True):
+    """A readable Parquet file of a run, as it was when the run was opened."""
+
+    path: Path
+    name: str
+    """Path relative to the run, with forward slashes."""
+    size: int
+    """Bytes."""
+    mtime_ns: int
+
+    @property
+    def fingerprint(self) -> tuple[str, int, int]:
+        """(path, size, mtime_ns): equal as long as the file has not been written to."""
+        return (str(self.path), self.size, self.mtime_ns)
+
+    def unchanged(self) -> bool:
+        """Tell whether the file on disk is still the one that was opened."""
+        try:
+            now = self.path.stat()
+        except OSError:
+            return False
+        return (now.st_size, now.st_mtime_ns) == (self.size, self.mtime_ns)
+
+
+class SkippedFile(msgspec.Struct, frozen=True):
+    """A file or folder that looks like part of the run and is not read."""
+
+    path: Path
+    reason: str
+    """``empty``, ``being written``, ``not Parquet``, ``damaged footer``, ``link leads outside the run``, …"""
+
+
+def numeric_order(name: str) -> tuple[tuple[int, int, str], ...]:
+    """Sort key under which ``step2`` comes before ``step10``."""
+    return tuple((0, int(t), t) if t.isdecimal() else (1, 0, t) for t in re.split(r"(\d+)", name) if t)
+
+
+def list_files(root: Path) -> tuple[list[RunFile], list[SkippedFile]]:
+    """List the Parquet files of the run directory ``root``, in numeric-aware order of their names.
+
+    Where ``root/rollouts`` holds any, only that folder is taken; otherwise everything below ``root`` except
+    ``metrics/``. Hidden names (``.x``, ``_x``) are not part of a run, except a writer's unfinished files, which
+    are reported. Links are followed only inside ``root``; a file reached twice is taken once.
+    """
+    for top in (root / ROLLOUTS, root):
+        if not top.is_dir():
+            continue
+        skipped: list[SkippedFile] = []
+        found = list(_walk(top, root, skipped))
+        files = []
+        seen: dict[str, str] = {}
+        for path in sorted(found, key=lambda p: numeric_order(p.relative_to(root).as_posix())):
+            checked = check_file(path, path.relative_to(root).as_posix())
+            real = os.path.realpath(path)
+            if isinstance(checked, SkippedFile):
+                skipped.append(checked)
+            elif real in seen:
+                skipped.append(SkippedFile(path, f"same file as {seen[real]}"))
+            else:
+                seen[real] = checked.name
+                files.append(checked)
+        if files or skipped:
+            return files, skipped
+    return [], []
+
+
+def check_file(path: Path, name: str) -> RunFile | SkippedFile:
+    """Check that ``path`` is a finished Parquet file, by its size and the magic at both ends.
+
+    A writer puts the footer last: a file that starts right and has no footer is still being written, or
+    its writer was killed.
+    """
+    try:
+        before = path.stat()
+        if not stat.S_ISREG(before.st_mode):
+            return SkippedFile(path, "not a regular file")
+        if before.st_size == 0:
+            return SkippedFile(path, "empty")
+        with path.open("rb") as file:
+            head = file.read(4)
+            file.seek(-min(4, before.st_size), os.SEEK_END)
+            tail = file.read(4)
+        after = path.stat()
+    except FileNotFoundError:
+        return SkippedFile(path, "dangling link" if path.is_symlink() else "removed while the run was opened")
+    except OSError as error:
+        return SkippedFile(path, f"unreadable: {error.strerror or error}")
+    if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
+        return SkippedFile(path, "being written")
+    if head != _MAGIC[: len(head)]:
+        return SkippedFile(path, "encrypted Parquet" if head == b"PARE" else "not Parquet")
+    if before.st_size < _SMALLEST or tail != _MAGIC:
+        return SkippedFile(path, "being written")
+    return RunFile(path, name, before.st_size, before.st_mtime_ns)
+
+
+def _walk(top: Path, root: Path, skipped: list[SkippedFile]) -> Iterator[Path]:
+    inside = os.path.realpath(root)
+    visited: set[str] = set()
+
+    def unreadable(error: OSError) -> None:
+        skipped.append(SkippedFile(Path(error.filename), f"unreadable: {error.strerror}"))
+
+    for folder, subfolders, names in os.walk(top, onerror=unreadable, followlinks=True):
+        real = os.path.realpath(folder)
+        if real in visited:
+            subfolders.clear()
+            continue
+        visited.add(real)
+        here = Path(folder)
+        subfolders.sort()
+        for sub in list(subfolders):
+            hidden = sub.startswith((".", "_")) or (here == root and sub in _NOT_ROLLOUTS)
+            if hidden or not _is_inside(here / sub, inside, skipped):
+                subfolders.remove(sub)
+        for name in sorted(names):
+            path = here / name
+            if _PARTIAL.search(name):
+                skipped.append(SkippedFile(path, "being written"))
+            elif name.lower().endswith(SUFFIX) and not name.startswith((".", "_")):
+                if _is_inside(path, inside, skipped):
+                    yield path
+
+
+def _is_inside(path: Path, inside: str, skipped: list[SkippedFile]) -> bool:
+    if not path.is_symlink():
+        return True
+    real = os.path.realpath(path)
+    if os.path.commonpath([inside, real]) == inside:
+        return True
+    skipped.append(SkippedFile(path, "link leads outside the run"))
+    return False
