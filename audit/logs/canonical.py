@@ -1,9 +1,9 @@
 """What writers produce → the canonical types of the rollout schema, one column at a time.
 
-Equal meaning comes in many types: large or fixed-size lists, dictionary strings, half or double floats, integer
-rewards in the one file where all of them were whole, the null type where nothing was logged. Each file is cast
-on its own to the canonical type, never to the type of the first file. A cast that would change a value
-(3.5 → step 3, mask value 2 → true) is refused; only rounding to the nearest float32 or float64 is allowed.
+Equal meaning comes in many types: large or fixed-size lists, dictionary strings, half or double floats,
+integer rewards in the one file where all of them were whole, the null type where nothing was logged. Each
+file is cast on its own to the canonical type, never to the type of the first file. A cast that would change
+a value (3.5 → step 3, mask value 2 → true) is refused; only rounding to the nearest float is allowed.
 """
 
 from __future__ import annotations
@@ -43,27 +43,33 @@ def convertible(found: pa.DataType, wanted: pa.DataType) -> bool:
     if pt.is_list(wanted):
         return is_list(found) and convertible(found.value_type, wanted.value_type)
     if pt.is_map(wanted):
-        if pt.is_struct(found):
-            return all(convertible(field.type, wanted.item_type) for field in found)
-        return bool(
-            pt.is_map(found)
-            and convertible(found.key_type, wanted.key_type)
-            and convertible(found.item_type, wanted.item_type)
-        )
+        return _is_mapping(found, wanted)
     if pt.is_string(wanted):
-        return bool(pt.is_large_string(found) or pt.is_string_view(found) or pt.is_integer(found))
-    if pt.is_timestamp(wanted):
-        return bool(pt.is_timestamp(found))
-    number = pt.is_integer(found) or pt.is_floating(found) or pt.is_boolean(found)
-    return bool(number or (pt.is_floating(wanted) and pt.is_decimal(found)))
+        accepted = pt.is_large_string(found) or pt.is_string_view(found) or pt.is_integer(found)
+    elif pt.is_timestamp(wanted):
+        accepted = pt.is_timestamp(found)
+    else:
+        accepted = pt.is_integer(found) or pt.is_floating(found) or pt.is_boolean(found)
+        accepted = accepted or (pt.is_floating(wanted) and pt.is_decimal(found))
+    return bool(accepted)
+
+
+def _is_mapping(found: pa.DataType, wanted: pa.DataType) -> bool:
+    if pt.is_struct(found):
+        return all(convertible(field.type, wanted.item_type) for field in found)
+    return (
+        bool(pt.is_map(found))
+        and convertible(found.key_type, wanted.key_type)
+        and convertible(found.item_type, wanted.item_type)
+    )
 
 
 def check_type(found: pa.DataType, column: Column, where: str) -> None:
     """Raise :class:`~audit.errors.BadLog` unless ``found`` converts to the type of ``column``."""
     if not convertible(found, column.arrow_type):
         msg = (
-            f"{where}: column '{column.name}' has type {found}; expected {column.type} or a type that converts "
-            f"to it without loss (see schemas/README.md)."
+            f"{where}: column '{column.name}' has type {found}; expected {column.type}, or a type that "
+            f"converts to it without loss (see schemas/README.md)."
         )
         raise BadLog(msg)
 
@@ -105,7 +111,8 @@ def to_canonical(array: Any, name: str, where: str) -> pa.Array:
         try:
             array = _cast(array, column.arrow_type)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            msg = f"{where}: column '{name}' ({array.type}) does not fit {column.type}: {str(error).splitlines()[0]}"
+            why = str(error).splitlines()[0]
+            msg = f"{where}: column '{name}' ({array.type}) does not fit {column.type}: {why}"
             raise BadLog(msg) from None
     if column.default is not None and array.null_count:
         array = array.fill_null(pa.scalar(column.default, column.arrow_type))
@@ -138,24 +145,15 @@ def _cast(array: Any, wanted: pa.DataType) -> Any:
 
 
 def _cast_list(array: Any, wanted: pa.DataType) -> Any:
-    if pt.is_fixed_size_list(array.type):
-        array = array.cast(pa.list_(array.type.value_type))
-    elif pt.is_large_list(array.type):
+    if not pt.is_list(array.type):
         array = array.cast(pa.list_(array.type.value_type))
     if array.type.equals(wanted):
         return array
     # A slice keeps the offsets and the values of its parent: take the part that belongs to it.
-    offsets = array.offsets
-    start = offsets[0].as_py() if len(array) else 0
-    values = _cast(array.flatten() if not array.null_count else _values_between(array), wanted.value_type)
-    shifted = pc.subtract(offsets, start) if start else offsets
-    mask = array.is_null() if array.null_count else None
-    return pa.ListArray.from_arrays(shifted, values, type=wanted, mask=mask)
-
-
-def _values_between(array: Any) -> Any:
     start, stop = array.offsets[0].as_py(), array.offsets[len(array)].as_py()
-    return array.values.slice(start, stop - start)
+    values = _cast(array.values.slice(start, stop - start), wanted.value_type)
+    mask = array.is_null() if array.null_count else None
+    return pa.ListArray.from_arrays(pc.subtract(array.offsets, start), values, type=wanted, mask=mask)
 
 
 def _flags(array: Any) -> Any:
@@ -167,7 +165,7 @@ def _flags(array: Any) -> Any:
 
 
 def _struct_to_map(array: Any, wanted: pa.DataType) -> Any:
-    """Turn {'a': 1.0, 'b': null} into [('a', 1.0)]: a null field means that this row has no such component."""
+    """Turn {'a': 1.0, 'b': null} into [('a', 1.0)]: a null field means that the row has no such part."""
     names = [field.name for field in array.type]
     rows = len(array)
     valid_row = np.asarray(array.is_valid())

@@ -11,9 +11,17 @@ import msgspec
 import pyarrow as pa
 
 from audit.errors import AuditError, BadLog
-from audit.logs.files import ROLLOUTS, SUFFIX, RunFile, SkippedFile, check_file, list_files, numeric_order
+from audit.logs.files import (
+    ROLLOUTS,
+    RunFile,
+    SkippedFile,
+    check_file,
+    is_parquet_name,
+    list_files,
+    numeric_order,
+)
 from audit.logs.manifest import FILE_NAME, SCHEMA, Manifest, read_manifest
-from audit.logs.parts import ParquetPart
+from audit.logs.parquet_part import ParquetPart
 from audit.logs.run import Run, require_columns
 
 FOREIGN_OPENERS: list[Callable[[Path], Run | None]] = []
@@ -65,8 +73,8 @@ def open_run(path: str | Path) -> Run:
 def find_runs(root: str | Path) -> list[RunEntry]:
     """List the runs under ``root``, in numeric-aware order of their paths.
 
-    A run is a directory with a run.json or with ``rollouts/*.parquet``, or a foreign log; nothing inside a run
-    is a run of its own. Only footers are read. A run that cannot be opened is listed with its error.
+    A run is a directory with a run.json or with ``rollouts/*.parquet``, or a foreign log; nothing inside a
+    run is a run of its own. Only footers are read. A run that cannot be opened is listed with its error.
 
     Raises
     ------
@@ -90,11 +98,7 @@ def is_run_directory(folder: Path) -> bool:
     """Tell whether the directory has a run.json, or Parquet files under ``rollouts/``."""
     if (folder / FILE_NAME).is_file():
         return True
-    return any(
-        name.lower().endswith(SUFFIX) and not name.startswith((".", "_"))
-        for _, _, names in os.walk(folder / ROLLOUTS)
-        for name in names
-    )
+    return any(is_parquet_name(name) for _, _, names in os.walk(folder / ROLLOUTS) for name in names)
 
 
 def _entry(folder: Path) -> RunEntry | None:
@@ -152,7 +156,8 @@ def _open_native(path: Path) -> Run:
 
 
 def _open_files(path: Path, manifest: Manifest, files: list[RunFile], skipped: list[SkippedFile]) -> Run:
-    parts, strays = [], []
+    parts: list[ParquetPart] = []
+    strays: list[ParquetPart] = []
     skipped = list(skipped)
     for file in files:
         try:
@@ -165,8 +170,7 @@ def _open_files(path: Path, manifest: Manifest, files: list[RunFile], skipped: l
     if not parts and not strays:
         counts = Counter(file.reason.split(":")[0] for file in skipped)
         why = ", ".join(f"{count} {reason}" for reason, count in counts.items())
-        msg = f"{path}: no readable Parquet file{f' ({len(skipped)} skipped: {why})' if skipped else ' below it'}."
-        raise BadLog(msg)
+        raise BadLog(f"{path}: no readable Parquet file{f' (skipped: {why})' if why else ' below it'}.")
     require_columns(parts or strays, str(path))
     skipped += [SkippedFile(part.file.path, "not rollouts: has neither step nor reward") for part in strays]
     return Run(

@@ -6,6 +6,7 @@ partition syntax in names, misses linked folders, and one half-written file fail
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import stat
@@ -56,6 +57,11 @@ class SkippedFile(msgspec.Struct, frozen=True):
     """``empty``, ``being written``, ``not Parquet``, ``damaged footer``, ``link leads outside the run``, …"""
 
 
+def is_parquet_name(name: str) -> bool:
+    """Tell whether a file of this name is meant to be read: ``*.parquet``, and not hidden."""
+    return name.lower().endswith(SUFFIX) and not name.startswith((".", "_"))
+
+
 def numeric_order(name: str) -> tuple[tuple[int, int, str], ...]:
     """Sort key under which ``step2`` comes before ``step10``."""
     return tuple((0, int(t), t) if t.isdecimal() else (1, 0, t) for t in re.split(r"(\d+)", name) if t)
@@ -65,8 +71,8 @@ def list_files(root: Path) -> tuple[list[RunFile], list[SkippedFile]]:
     """List the Parquet files of the run directory ``root``, in numeric-aware order of their names.
 
     Where ``root/rollouts`` holds any, only that folder is taken; otherwise everything below ``root`` except
-    ``metrics/``. Hidden names (``.x``, ``_x``) are not part of a run, except a writer's unfinished files, which
-    are reported. Links are followed only inside ``root``; a file reached twice is taken once.
+    ``metrics/``. Hidden names (``.x``, ``_x``) are not part of a run; a writer's unfinished files are
+    reported. Links are followed only inside ``root``; a file reached twice is taken once.
     """
     for top in (root / ROLLOUTS, root):
         if not top.is_dir():
@@ -98,26 +104,33 @@ def check_file(path: Path, name: str) -> RunFile | SkippedFile:
     """
     try:
         before = path.stat()
+        # Not opened before this is known: opening a pipe would wait for its writer.
         if not stat.S_ISREG(before.st_mode):
             return SkippedFile(path, "not a regular file")
-        if before.st_size == 0:
-            return SkippedFile(path, "empty")
-        with path.open("rb") as file:
-            head = file.read(4)
-            file.seek(-min(4, before.st_size), os.SEEK_END)
-            tail = file.read(4)
+        head, tail = _both_ends(path)
         after = path.stat()
     except FileNotFoundError:
         return SkippedFile(path, "dangling link" if path.is_symlink() else "removed while the run was opened")
     except OSError as error:
         return SkippedFile(path, f"unreadable: {error.strerror or error}")
-    if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
-        return SkippedFile(path, "being written")
+    changed = (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns)
+    reason = _why_not(before.st_size, head, tail, changed=changed)
+    return SkippedFile(path, reason) if reason else RunFile(path, name, before.st_size, before.st_mtime_ns)
+
+
+def _both_ends(path: Path) -> tuple[bytes, bytes]:
+    with path.open("rb") as file:
+        head = file.read(len(_MAGIC))
+        file.seek(max(0, file.seek(0, os.SEEK_END) - len(_MAGIC)))
+        return head, file.read(len(_MAGIC))
+
+
+def _why_not(size: int, head: bytes, tail: bytes, *, changed: bool) -> str:
+    if size == 0:
+        return "empty"
     if head != _MAGIC[: len(head)]:
-        return SkippedFile(path, "encrypted Parquet" if head == b"PARE" else "not Parquet")
-    if before.st_size < _SMALLEST or tail != _MAGIC:
-        return SkippedFile(path, "being written")
-    return RunFile(path, name, before.st_size, before.st_mtime_ns)
+        return "encrypted Parquet" if head == b"PARE" else "not Parquet"
+    return "being written" if changed or size < _SMALLEST or tail != _MAGIC else ""
 
 
 def _walk(top: Path, root: Path, skipped: list[SkippedFile]) -> Iterator[Path]:
@@ -143,9 +156,8 @@ def _walk(top: Path, root: Path, skipped: list[SkippedFile]) -> Iterator[Path]:
             path = here / name
             if _PARTIAL.search(name):
                 skipped.append(SkippedFile(path, "being written"))
-            elif name.lower().endswith(SUFFIX) and not name.startswith((".", "_")):
-                if _is_inside(path, inside, skipped):
-                    yield path
+            elif is_parquet_name(name) and _is_inside(path, inside, skipped):
+                yield path
 
 
 def _is_inside(path: Path, inside: str, skipped: list[SkippedFile]) -> bool:
@@ -156,3 +168,14 @@ def _is_inside(path: Path, inside: str, skipped: list[SkippedFile]) -> bool:
         return True
     skipped.append(SkippedFile(path, "link leads outside the run"))
     return False
+
+
+def sync(path: Path) -> None:
+    """Force a file, or the names in a directory, to disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        # Some file systems refuse to sync a directory; the rename itself is then all there is.
+        with contextlib.suppress(OSError):
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

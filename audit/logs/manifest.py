@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
 
 from audit.errors import BadManifest, closest
+from audit.logs.files import sync
 
 SCHEMA = "rlaudit.run.v1"
 FILE_NAME = "run.json"
@@ -77,7 +79,7 @@ def read_manifest(directory: Path, *, run_id: str | None = None) -> Manifest:
         msg = f"{path}: cannot be read: {error}."
         raise BadManifest(msg) from None
     try:
-        # Not msgspec's decoder: frameworks dump NaN and Infinity into their configs, which strict JSON refuses.
+        # Not msgspec's decoder: configs come with NaN and Infinity, which strict JSON refuses.
         content = json.loads(text)
     except json.JSONDecodeError as error:
         state = "is empty (still being written?)" if not text.strip() else f"is not JSON: {error}"
@@ -99,8 +101,7 @@ def manifest_from_dict(content: dict[str, Any], *, where: str = FILE_NAME) -> Ma
     """
     schema = content.get("schema")
     if schema is not None and schema != SCHEMA:
-        msg = f"{where}: schema {schema!r} is not one that this version reads ({SCHEMA!r}).{closest(str(schema), [SCHEMA])}"
-        raise BadManifest(msg)
+        raise BadManifest(f"{where}: schema is {schema!r}; this version reads {SCHEMA!r}.")
     unknown = tuple(sorted(set(content) - set(_FIELDS)))
     try:
         return msgspec.convert(
@@ -118,6 +119,50 @@ def manifest_to_dict(manifest: Manifest) -> dict[str, Any]:
     if manifest.framework is not None:
         kept["framework"] = {key: value for key, value in kept["framework"].items() if value is not None}
     return {"schema": SCHEMA, **{key: value for key, value in kept.items() if key != "schema"}}
+
+
+def write_manifest(run_dir: Path, manifest: dict[str, Any] | Manifest) -> None:
+    """Write ``run_dir/run.json`` in one step; an equal one may already be there.
+
+    Raises
+    ------
+    BadManifest
+        The manifest is not valid, or another run.json is already there.
+    """
+    content = manifest_to_dict(manifest) if isinstance(manifest, Manifest) else dict(manifest)
+    content = {"schema": SCHEMA, "run_id": run_dir.resolve().name, **content}
+    manifest_from_dict(content, where="manifest")
+    path = run_dir / FILE_NAME
+    if path.exists():
+        _refuse_other(path, content)
+        return
+    temporary = run_dir / f".{FILE_NAME}.{os.getpid()}-{id(content):x}.tmp"
+    try:
+        temporary.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    except TypeError as error:
+        temporary.unlink(missing_ok=True)
+        msg = f"manifest: cannot be written as JSON: {error}."
+        raise BadManifest(msg) from None
+    sync(temporary)
+    os.replace(temporary, path)
+    sync(run_dir)
+
+
+def _refuse_other(path: Path, content: dict[str, Any]) -> None:
+    try:
+        there = json.loads(path.read_text(encoding="utf-8-sig"))
+    except (OSError, ValueError):
+        there = {}
+    # As text, since NaN in a config is not equal to itself.
+    old, new = (
+        {key: json.dumps(value, sort_keys=True) for key, value in c.items()} for c in (there, content)
+    )
+    differing = sorted(key for key in {*old, *new} if old.get(key) != new.get(key))
+    if differing:
+        raise BadManifest(
+            f"{path}: another run.json is already there; it differs in {', '.join(differing)}. Take a new "
+            f"directory for another run, or manifest=None to go on with this one."
+        )
 
 
 def unknown_key_hint(key: str) -> str:

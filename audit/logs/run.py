@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from audit.errors import AuditError, MissingColumn, UnknownName
+from audit.logs.batching import batch_schema
 from audit.logs.files import RunFile, SkippedFile
 from audit.logs.manifest import Manifest
-from audit.logs.parts import Part, TablePart, batch_schema
+from audit.logs.parts import Part, TablePart
 from audit.schema import BY_NAME, COLUMNS, REQUIRED, tier_of
 
 if TYPE_CHECKING:

@@ -1,23 +1,29 @@
 """The DuckDB view ``rollouts`` over a run.
 
-DuckDB reads what it is known to read exactly as :meth:`audit.logs.Run.batches` does; every other file reaches it
-as a stream of canonical Arrow batches. Nothing is left to its own detection: no patterns, no partition
-columns from folder names, no type taken from the first file.
+DuckDB reads by itself what it is known to read exactly as :meth:`audit.logs.Run.batches` does; every other
+file reaches it as a stream of canonical Arrow batches. Nothing is left to its own detection: no patterns, no
+partition columns from folder names, no type taken from the first file.
 """
 
 from __future__ import annotations
 
+import os
+import secrets
+import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
 
+from audit.logs.batching import batch_schema
 from audit.logs.canonical import is_list, plain_type
-from audit.logs.parts import ParquetPart, Part, batch_schema
-from audit.schema import BY_NAME, COLUMNS, Column
+from audit.logs.parquet_part import ParquetPart
+from audit.logs.parts import Part
+from audit.schema import COLUMNS, Column
 
 if TYPE_CHECKING:
     import duckdb
@@ -46,7 +52,9 @@ def connect(parts: Sequence[Part]) -> duckdb.DuckDBPyConnection:
     """Return a new in-memory database with the view ``rollouts``; see :meth:`audit.logs.Run.connect`."""
     import duckdb
 
-    connection = duckdb.connect(config={"autoinstall_known_extensions": False})
+    # DuckDB would spill into the working directory, which may be a log that must not change.
+    spill = Path(tempfile.gettempdir()) / f"rlaudit-{os.getpid()}-{secrets.token_hex(4)}"
+    connection = duckdb.connect(config={"autoinstall_known_extensions": False, "temp_directory": str(spill)})
     connection.execute("SET TimeZone = 'UTC'")
     groups: dict[tuple[tuple[str, str], ...], list[int]] = defaultdict(list)
     streamed = []
@@ -60,9 +68,8 @@ def connect(parts: Sequence[Part]) -> duckdb.DuckDBPyConnection:
     for expressions, places in groups.items():
         exact = _read_as_asked(connection, [parts[place] for place in places])
         streamed += [place for place, right in zip(places, exact, strict=True) if not right]
-        places = [place for place, right in zip(places, exact, strict=True) if right]
-        if places:
-            selects.append(_select(expressions, [parts[place] for place in places], places))
+        if direct := [place for place, right in zip(places, exact, strict=True) if right]:
+            selects.append(_select(expressions, [parts[place] for place in direct], direct))
     if streamed or not selects:
         connection.register("_streamed", _ArrowStream(parts, sorted(streamed)))
         selects.append("SELECT * FROM _streamed")
@@ -71,7 +78,7 @@ def connect(parts: Sequence[Part]) -> duckdb.DuckDBPyConnection:
 
 
 class _ArrowStream:
-    """Canonical rows of some parts, with their place, as an Arrow stream that can be opened again and again."""
+    """Canonical rows of some parts, with their place, as an Arrow stream that can be opened repeatedly."""
 
     def __init__(self, parts: Sequence[Part], places: Sequence[int]) -> None:
         self._parts, self._places = parts, places
@@ -124,25 +131,25 @@ def _expression(column: Column, part: ParquetPart) -> str | None:
     name, sql_type = quote_name(column.name), _SQL_TYPES[column.type]
     if pt.is_null(found):
         return f"NULL::{sql_type}"
-    if pt.is_timestamp(found):
-        if found.unit not in {"ms", "us"}:
-            return None
-        return f"CAST({name} AS TIMESTAMPTZ)" if found.tz else f"timezone('UTC', CAST({name} AS TIMESTAMP))"
+    if pt.is_timestamp(found) and not found.tz:
+        return f"timezone('UTC', CAST({name} AS TIMESTAMP))" if found.unit in {"ms", "us"} else None
+    if (pt.is_list(wanted) and not is_list(found)) or (pt.is_map(wanted) and not pt.is_map(found)):
+        return None
     if pt.is_list(wanted):
-        if not is_list(found):
-            return None
         found, wanted = plain_type(found.value_type), wanted.value_type
     elif pt.is_map(wanted):
-        if not pt.is_map(found):
-            return None
         found, wanted = plain_type(found.item_type), wanted.item_type
-    if found.equals(wanted) or _same_by_cast(found, wanted) or _fits(part, column.name, found, wanted):
+    if _same_by_cast(found, wanted) or _fits(part, column.name, found, wanted):
         return f"CAST({name} AS {sql_type})"
     return None
 
 
 def _same_by_cast(found: pa.DataType, wanted: pa.DataType) -> bool:
     """Tell whether DuckDB's cast and Arrow's give the same value, or both refuse."""
+    if found.equals(wanted):
+        return True
+    if pt.is_timestamp(wanted):
+        return bool(pt.is_timestamp(found) and found.unit in {"ms", "us"})
     if pt.is_string(wanted):
         return bool(pt.is_large_string(found) or pt.is_string_view(found) or pt.is_integer(found))
     if pt.is_integer(found):
