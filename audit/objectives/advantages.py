@@ -13,6 +13,9 @@ from audit.objectives.objective import Objective
 from audit.objectives.shaping import shaped_reward
 from audit.ragged import group_sum
 
+SLACK = 1e-9
+"""Rounding of a sample count: a lone trajectory of k rows sums k times 1 / k, which can exceed 1."""
+
 
 @dataclass(frozen=True)
 class Pool:
@@ -44,8 +47,8 @@ class Pool:
         return cls(index, count, mean, squares, high <= low)
 
     def std(self, ddof: int) -> Tensor:
-        """Standard deviation of each group with ``ddof`` degrees of freedom removed; NaN if count <= ddof."""
-        return (self.squares / (self.count - ddof).clamp(min=0.0)).sqrt()
+        """Standard deviation of each group with ``ddof`` degrees of freedom removed; inf if none is left."""
+        return torch.where(self.count > ddof + SLACK, self.squares / (self.count - ddof), torch.inf).sqrt()
 
 
 def objective_reward(responses: Responses, objective: Objective) -> Tensor:
@@ -67,8 +70,8 @@ def sample_weights(responses: Responses, reward: Tensor) -> Tensor:
 
 
 def dead_groups(responses: Responses, objective: Objective) -> Tensor:
-    """Return bool, shape (R,): the row's group has no two different rewards, so it carries no signal."""
-    reward = objective_reward(responses, objective)
+    """Return bool, shape (R,): the row's group has no two different shaped rewards (KL left out)."""
+    reward = shaped_reward(responses.reward, responses.length, objective.shaping)
     pool = Pool.of(reward, responses.group, sample_weights(responses, reward))
     return pool.dead[responses.group]
 
@@ -106,14 +109,15 @@ def advantages(responses: Responses, objective: Objective) -> Tensor:
     if baseline.kind == "none":
         centred = reward
     elif baseline.kind == "greedy":
-        centred = reward - _greedy_reward(responses, reward)
+        greedy = _greedy_reward(responses, reward)
+        centred = torch.where(greedy.isnan(), 0.0, reward - greedy)
     elif baseline.kind == "batch_mean":
         centred = reward - batch.mean[batch.index]
     else:
         centred = torch.where(group.dead[group.index], 0.0, reward - group.mean[group.index])
         if baseline.kind == "leave_one_out":
             count = group.count[group.index]
-            centred = centred * torch.where(count > 1.0, count / (count - 1.0), 0.0)
+            centred = centred * torch.where(count > 1.0 + SLACK, count / (count - 1.0), 0.0)
 
     if scale.kind != "none":
         pool = group if scale.kind == "group_std" else batch

@@ -56,14 +56,14 @@ def aggregation_coefficients(
             raise MissingColumn.needed_for(
                 "micro_batch", "aggregation over micro-batches", hint="Or set aggregation.scope=update."
             )
-        scope, slices = responses.micro_batch, _micro_batches_per_update(responses)
+        scope, slices = responses.micro_batch, _micro_batches_per_update(responses, kept)
     else:
         scope, slices = responses.update, torch.ones_like(rows)
 
     if kind in ("token-sum", "token-sum-norm"):
         nu = torch.full_like(rows, 1.0 / constant)
     elif kind == "token-mean":
-        nu = 1.0 / _scope_tokens(responses, aggregation, tokens, scope).clamp(min=1.0)
+        nu = 1.0 / _scope_tokens(responses, aggregation, tokens, rows, scope)
     else:
         nu = 1.0 / (_total(rows, scope).clamp(min=1.0) * constant)
         if kind == "seq-mean-token-mean":
@@ -71,20 +71,22 @@ def aggregation_coefficients(
     return torch.where(kept, nu / slices, 0.0)
 
 
-def _scope_tokens(responses: Responses, aggregation: Aggregation, tokens: Tensor, scope: Tensor) -> Tensor:
+def _scope_tokens(
+    responses: Responses, aggregation: Aggregation, tokens: Tensor, rows: Tensor, scope: Tensor
+) -> Tensor:
     if aggregation.scope != "generation_batch":
-        return _total(tokens, scope)
-    trained = responses.trained.to(torch.float64)
-    share = _total(trained, responses.update) / _total(trained, responses.generation_batch).clamp(min=1.0)
-    return _total(tokens, responses.generation_batch) * share
+        return _total(tokens, scope).clamp(min=1.0)
+    share = _total(rows, responses.update) / _total(rows, responses.generation_batch).clamp(min=1.0)
+    return _total(tokens, responses.generation_batch).clamp(min=1.0) * share
 
 
 def _total(values: Tensor, index: Tensor) -> Tensor:
     return group_sum(values, index, int(index.max()) + 1 if index.numel() else 0)[index]
 
 
-def _micro_batches_per_update(responses: Responses) -> Tensor:
+def _micro_batches_per_update(responses: Responses, kept: Tensor) -> Tensor:
     assert responses.micro_batch is not None
-    pairs = torch.unique(torch.stack([responses.update, responses.micro_batch]), dim=1)
-    counts = torch.bincount(pairs[0], minlength=int(responses.update.max()) + 1 if pairs.numel() else 0)
+    pairs = torch.unique(torch.stack([responses.update, responses.micro_batch])[:, kept], dim=1)
+    updates = int(responses.update.max()) + 1 if responses.num_rows else 0
+    counts = torch.bincount(pairs[0], minlength=updates)
     return counts[responses.update].to(torch.float64)

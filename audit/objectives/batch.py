@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import torch
@@ -53,10 +53,6 @@ class Responses:
             return torch.ones(self.num_rows, dtype=torch.bool, device=self.reward.device)
         return ~self.greedy
 
-    def with_reference_kl(self, reference_kl: Tensor) -> Responses:
-        """Return a copy that carries Σ k(old, ref) per response, shape (R,), in nats."""
-        return replace(self, reference_kl=reference_kl)
-
 
 @dataclass(frozen=True)
 class Tokens:
@@ -77,3 +73,9 @@ class Tokens:
     def unmasked(self, values: Tensor) -> Tensor:
         """Return ``values`` with 0 at masked tokens, so that 0 · inf cannot arise."""
         return torch.where(self.mask, values, torch.zeros((), dtype=values.dtype, device=values.device))
+
+
+def mean_over_loss_tokens(tokens: Tokens, values: Tensor) -> Tensor:
+    """Mean of ``values``, shape (N,), over the loss tokens of each response: shape (R,); 0 where none."""
+    count = tokens.layout.sum(tokens.mask.to(values.dtype)).clamp(min=1.0)
+    return tokens.layout.sum(tokens.unmasked(values)) / count

@@ -57,7 +57,7 @@ class Baseline(Part, frozen=True, kw_only=True):
 
 
 class Scale(Part, frozen=True, kw_only=True):
-    """What the centred reward is divided by: std + epsilon, or nothing. Dead groups get advantage 0."""
+    """What the centred reward is divided by: std + epsilon; nothing also where no two rewards differ."""
 
     kind: Literal["none", "group_std", "batch_std"] = "none"
     ddof: Literal[0, 1] = 0

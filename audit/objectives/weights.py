@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -10,7 +10,7 @@ from torch import Tensor
 from audit.errors import MissingColumn
 from audit.objectives.advantages import advantages, dead_groups
 from audit.objectives.aggregation import aggregation_coefficients
-from audit.objectives.batch import Responses, Tokens
+from audit.objectives.batch import Responses, Tokens, mean_over_loss_tokens
 from audit.objectives.clips import clip_factor
 from audit.objectives.kl import Estimator, kl_slope, kl_value
 from audit.objectives.objective import LossKL, Objective
@@ -93,15 +93,7 @@ def token_weights(tokens: Tokens, coefficients: Coefficients, objective: Objecti
     """
     layout = tokens.layout
     active = tokens.mask & layout.spread(coefficients.kept & ~coefficients.masked)
-    tokens = Tokens(
-        layout,
-        active,
-        tokens.logp_theta,
-        tokens.logp_old,
-        tokens.logp_ref,
-        tokens.logp_sampler,
-        tokens.token_advantage,
-    )
+    tokens = replace(tokens, mask=active)
     nu = layout.spread(coefficients.nu)
     if objective.baseline.kind == "logged" and tokens.token_advantage is not None:
         advantage = tokens.token_advantage
@@ -132,7 +124,9 @@ def effective_weights(tokens: Tokens, responses: Responses, objective: Objective
     """
     if objective.kl.reward is not None:
         kl = reference_kl(tokens, objective.kl.reward.estimator)
-        responses = responses.with_reference_kl(kl)
+        responses = replace(responses, reference_kl=kl)
+    if tokens.token_advantage is not None and objective.baseline.kind == "logged":
+        responses = replace(responses, advantage=mean_over_loss_tokens(tokens, tokens.token_advantage))
     return token_weights(tokens, row_coefficients(responses, objective), objective)
 
 

@@ -1,0 +1,104 @@
+"""Exact Shapley values over the parts in which two objectives differ, from one pass over tokens.
+
+The weight vectors of all 2^k hybrids (some parts from A, the rest from B) are formed on the same tokens;
+their inner products with A's own weights are summed per prompt, and all else is a function of those sums.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from audit.facts.rows import RunRows
+from audit.facts.tokens import token_batches
+from audit.facts.weigh import coefficients_of, slice_rows
+from audit.objectives.objective import Objective
+from audit.objectives.weights import token_weights
+from audit.stats import cluster_sums
+
+
+@dataclass(frozen=True)
+class Coalitions:
+    """Sums per prompt over the tokens of one run, for every hybrid of two objectives.
+
+    Columns are indexed by the bit mask of parts taken from B: 0 is A itself, 2^k - 1 is B.
+    """
+
+    parts: tuple[str, ...]
+    dots: np.ndarray
+    """Σ w_S · w_A per prompt, shape (P, 2^k)."""
+    squares: np.ndarray
+    """Σ w_S² per prompt, shape (P, 2^k)."""
+    responses: int
+    tokens: int
+
+    @property
+    def sums(self) -> np.ndarray:
+        """Shape (P, 2 · 2^k): dots, then squares."""
+        return np.hstack([self.dots, self.squares])
+
+
+def hybrids(a: Objective, b: Objective, parts: tuple[str, ...]) -> list[Objective]:
+    """All 2^k objectives between A and B; entry ``mask`` takes the parts whose bits are set from B."""
+    return [
+        a.replace(**{part: getattr(b, part) for bit, part in enumerate(parts) if mask >> bit & 1})
+        for mask in range(2 ** len(parts))
+    ]
+
+
+def coalition_sums(rows: RunRows, a: Objective, b: Objective, parts: tuple[str, ...]) -> Coalitions:
+    """Form the weights of every hybrid on the tokens of a run and sum their products per prompt."""
+    objectives = hybrids(a, b, parts)
+    coefficients = [coefficients_of(rows, objective) for objective in objectives]
+    products = np.zeros((rows.num_rows, 2 * len(objectives)))
+    first = tokens_seen = 0
+    for tokens in token_batches(rows.run):
+        stop = first + tokens.layout.num_rows
+        base = None
+        for mask, objective in enumerate(objectives):
+            part = slice_rows(coefficients[mask], first, stop)
+            weight = token_weights(tokens, part, objective).weight
+            base = weight if base is None else base
+            products[first:stop, mask] = tokens.layout.sum(weight * base).numpy()
+            products[first:stop, len(objectives) + mask] = tokens.layout.sum(weight.square()).numpy()
+        first, tokens_seen = stop, tokens_seen + int(tokens.mask.sum())
+    sums = cluster_sums(products, rows.prompt)
+    return Coalitions(
+        parts, sums[:, : len(objectives)], sums[:, len(objectives) :], rows.num_rows, tokens_seen
+    )
+
+
+def distances(sums: np.ndarray, count: int) -> np.ndarray:
+    """1 - cosine between A's weights and each hybrid's: (..., 2^k) from totals of shape (..., 2 · 2^k)."""
+    dots, squares = sums[..., :count], sums[..., count:]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        cosine = dots / np.sqrt(squares * squares[..., :1])
+    return np.asarray(1.0 - np.clip(cosine, -1.0, 1.0))
+
+
+def log_scales(sums: np.ndarray, count: int) -> np.ndarray:
+    """log of each hybrid's weight norm over A's, shape (..., 2^k)."""
+    squares = sums[..., count:]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(0.5 * np.log(squares / squares[..., :1]))
+
+
+def shapley_matrix(k: int) -> np.ndarray:
+    """Matrix M, shape (k, 2^k), with M @ v the exact Shapley values of a game v over bit masks.
+
+    phi_i = Σ_S |S|! (k - |S| - 1)! / k! · (v(S ∪ i) - v(S)); the phi sum to v(all) - v(none).
+    Shapley 1953, "A value for n-person games".
+    """
+    matrix = np.zeros((k, 2**k))
+    for i in range(k):
+        others = [j for j in range(k) if j != i]
+        for size in range(k):
+            share = math.factorial(size) * math.factorial(k - size - 1) / math.factorial(k)
+            for chosen in itertools.combinations(others, size):
+                mask = sum(1 << j for j in chosen)
+                matrix[i, mask | 1 << i] += share
+                matrix[i, mask] -= share
+    return matrix

@@ -1,0 +1,188 @@
+"""Do two runs see the same data? Prompts, group size, rewards of the same text, generation budget."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from audit.analyses.findings import Cause
+from audit.analyses.groups import groups_of
+from audit.analyses.outcomes import first_pass, truncated
+from audit.facts.rows import RunRows
+
+SAME_MIX = 1e-3
+"""p-value below which two prompt mixes are called different; heuristic."""
+TOLERANCE = 1e-6
+"""Rewards and log-probs of the same text closer than this are the same (float32 rounding)."""
+
+
+def data_causes(a: RunRows, b: RunRows) -> tuple[list[Cause], list[str]]:
+    """Return the differences in data that would make the runs differ whatever their objectives.
+
+    Returns
+    -------
+    causes : list of Cause
+    skipped : list of str
+        Checks that these logs cannot carry, with the missing column.
+    """
+    causes: list[Cause] = []
+    skipped: list[str] = []
+    for check in (_group_size, _prompts, _budget, _same_text):
+        found, missing = check(a, b)
+        causes += found
+        skipped += missing
+    return causes, skipped
+
+
+def _group_size(a: RunRows, b: RunRows) -> tuple[list[Cause], list[str]]:
+    if not (a.has("group_id") and b.has("group_id")):
+        return [], ["group size: needs group_id"]
+    sizes = [groups_of(rows).typical_size for rows in (a, b)]
+    if sizes[0] == sizes[1]:
+        return [], []
+    summary = (
+        f"Groups of {sizes[0]} against groups of {sizes[1]}: other baselines and other zero-signal shares."
+    )
+    return [_cause("data.group_size", 0.99, summary, {"a": sizes[0], "b": sizes[1]})], []
+
+
+def _prompts(a: RunRows, b: RunRows) -> tuple[list[Cause], list[str]]:
+    from scipy import stats
+
+    counts = [_prompt_counts(rows) for rows in (a, b)]
+    shared = set(counts[0]) & set(counts[1])
+    covered = [sum(c[p] for p in shared) / max(sum(c.values()), 1) for c in counts]
+    evidence: dict[str, Any] = {
+        "prompts": [len(c) for c in counts],
+        "shared_prompts": len(shared),
+        "share_of_groups_on_shared_prompts": covered,
+    }
+    if min(covered) < 0.5:
+        # Two draws from one large data set share few prompts by chance: ask whether they look alike instead.
+        sizes = [_prompt_lengths(rows) for rows in (a, b)]
+        if any(s is None for s in sizes):
+            return [], [
+                "prompt mix: few prompts are shared, and without prompt_length they cannot be compared"
+            ]
+        test = stats.ks_2samp(*sizes)
+        evidence["prompt_length_ks_p"] = float(test.pvalue)
+        if test.pvalue >= SAME_MIX:
+            return [], []
+        summary = (
+            f"Few prompts are shared ({len(shared)}), and prompt lengths differ (p = {test.pvalue:.1e})."
+        )
+        return [_cause("data.prompts", 0.8, summary, evidence)], []
+    names = sorted(set(counts[0]) | set(counts[1]))
+    table = np.array([[c.get(p, 0) for p in names] for c in counts])
+    p = float(stats.chi2_contingency(table).pvalue) if len(names) > 1 else 1.0
+    evidence["mix_p"] = p
+    if p >= SAME_MIX:
+        return [], []
+    only = [sum(n for q, n in c.items() if q not in shared) / max(sum(c.values()), 1) for c in counts]
+    summary = (
+        f"The prompt mix differs (p = {p:.1e}): {only[0]:.0%} of A's and {only[1]:.0%} of B's groups "
+        "are on prompts that the other run never saw."
+    )
+    return [_cause("data.prompts", 0.9, summary, evidence)], []
+
+
+def _prompt_counts(rows: RunRows) -> dict[str, int]:
+    """Draws of each prompt: distinct groups, in the first inner pass."""
+    use = first_pass(rows)
+    ids = np.asarray(rows.table["prompt_id"].to_pylist(), dtype=object)[use]
+    _, at = np.unique(rows.sample[use], return_index=True)
+    names, counts = np.unique(ids[at].astype(str), return_counts=True)
+    return dict(zip(names.tolist(), counts.tolist(), strict=True))
+
+
+def _prompt_lengths(rows: RunRows) -> np.ndarray | None:
+    table = rows.run.responses(["prompt_length", "prompt"])
+    if "prompt_length" in rows.run.columns:
+        lengths = table["prompt_length"]
+    elif "prompt" in rows.run.columns:
+        import pyarrow.compute as pc
+
+        lengths = pc.utf8_length(table["prompt"])
+    else:
+        return None
+    _, at = np.unique(rows.prompt, return_index=True)
+    values = np.asarray(lengths.cast(pa.float64()).to_numpy(), dtype=float)[at]
+    return np.asarray(values[np.isfinite(values)])
+
+
+def _budget(a: RunRows, b: RunRows) -> tuple[list[Cause], list[str]]:
+    """Where truncated responses end is the generation budget, whatever the config says."""
+    budgets, shares = [], []
+    for rows in (a, b):
+        ended = truncated(rows)
+        if ended is None or rows.facts is None:
+            return [], ["truncation: needs finish_reason and token lengths"]
+        cut = rows.length[ended == 1.0]
+        shares.append(float(ended.mean()) if len(ended) else 0.0)
+        budgets.append(float(np.median(cut)) if len(cut) >= 5 else None)
+    if None in budgets or budgets[0] == budgets[1]:
+        return [], []
+    summary = (
+        f"Responses are cut at {budgets[0]:g} tokens in A ({shares[0]:.1%} of them) and at {budgets[1]:g} "
+        f"in B ({shares[1]:.1%})."
+    )
+    return [_cause("data.truncation", 0.95, summary, {"budget": budgets, "truncated_share": shares})], []
+
+
+def _same_text(a: RunRows, b: RunRows) -> tuple[list[Cause], list[str]]:
+    """The same response to the same prompt must get the same reward and the same reference log-probs."""
+    if not all(
+        {"response", "prompt_id"} <= rows.run.columns or "token_ids" in rows.run.columns for rows in (a, b)
+    ):
+        return [], ["same text, different reward: needs response or token_ids"]
+    tables = [_by_text(rows) for rows in (a, b)]
+    causes = []
+    shared = [key for key in tables[0] if key in tables[1]]
+    reward_gap = [tables[0][k][0] - tables[1][k][0] for k in shared if _one_reward(tables, k)]
+    changed = sum(abs(gap) > TOLERANCE for gap in reward_gap)
+    if changed > 0.01 * len(reward_gap) and changed >= 3:
+        summary = (
+            f"{changed} of {len(reward_gap)} texts that both runs produced got another reward: "
+            f"mean change {np.mean(reward_gap):+.3f}."
+        )
+        evidence = {"texts": len(reward_gap), "changed": changed, "mean_change": float(np.mean(reward_gap))}
+        causes.append(_cause("data.reward", 0.95, summary, evidence))
+    gaps = np.array([tables[0][k][2] - tables[1][k][2] for k in shared])
+    gaps = np.abs(gaps[np.isfinite(gaps)])
+    if len(gaps) >= 3 and float(np.median(gaps)) > 1e-3:
+        summary = (
+            f"{len(gaps)} texts that both runs produced have other reference log-probs (median gap "
+            f"{np.median(gaps):.3g} nats per response): another reference model, template or tokeniser."
+        )
+        causes.append(
+            _cause("model.reference", 0.9, summary, {"texts": len(gaps), "median": float(np.median(gaps))})
+        )
+    return causes, []
+
+
+def _by_text(rows: RunRows) -> dict[tuple[str, Any], tuple[float, float, float]]:
+    """(prompt, text) → lowest reward, highest reward, summed reference log-prob of the first occurrence."""
+    text = "token_ids" if "token_ids" in rows.run.columns else "response"
+    columns = ["prompt_id", text, "reward", "logp_ref"]
+    found: dict[tuple[str, Any], tuple[float, float, float]] = {}
+    for batch in rows.run.batches(columns):
+        for prompt, said, reward, ref in zip(*(batch[name].to_pylist() for name in columns), strict=True):
+            if reward is None or said is None:
+                continue
+            key = (prompt, said if isinstance(said, str) else tuple(said))
+            low, high, logp = found.get(key, (reward, reward, np.nan if ref is None else float(sum(ref))))
+            found[key] = (min(low, reward), max(high, reward), logp)
+    return found
+
+
+def _one_reward(
+    tables: list[dict[tuple[str, Any], tuple[float, float, float]]], key: tuple[str, Any]
+) -> bool:
+    """Whether both runs always gave this text one reward; a noisy reward says nothing about a change."""
+    return all(table[key][1] - table[key][0] <= TOLERANCE for table in tables)
+
+
+def _cause(id_: str, confidence: float, summary: str, evidence: dict[str, Any]) -> Cause:
+    return Cause(id_, None, None, None, confidence, summary, evidence)

@@ -1,0 +1,48 @@
+"""Groups of responses that share a baseline: how many, how large, how many without signal."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+
+from audit.facts.rows import RunRows
+from audit.stats import Estimate, ratio_of_sums
+
+
+class Groups(msgspec.Struct, frozen=True):
+    """Groups of one run; arrays of shape (groups,), in the order of the dense group code."""
+
+    size: np.ndarray
+    """Scorable, trained responses, int64."""
+    dead: np.ndarray
+    """bool; all rewards equal (max = min), so the group carries no signal."""
+    prompt: np.ndarray
+    """Dense prompt code, int64."""
+
+    @property
+    def typical_size(self) -> int:
+        """The most frequent group size."""
+        return int(np.bincount(self.size).argmax()) if len(self.size) else 0
+
+
+def groups_of(rows: RunRows) -> Groups:
+    """Group the responses of a run by (group_id, epoch); inner epochs repeat a group and count it again."""
+    reward = rows.numpy("reward")
+    used = ~rows.greedy & np.isfinite(reward)
+    count = int(rows.sample.max(initial=-1)) + 1
+    code = rows.sample[used]
+    high, low = np.full(count, -np.inf), np.full(count, np.inf)
+    np.maximum.at(high, code, reward[used])
+    np.minimum.at(low, code, reward[used])
+    prompt = np.zeros(count, dtype=np.int64)
+    prompt[rows.sample] = rows.prompt
+    return Groups(size=np.bincount(code, minlength=count), dead=high <= low, prompt=prompt)
+
+
+def zero_signal_share(rows: RunRows) -> Estimate:
+    """Share of groups whose rewards are all equal, with an interval clustered by prompt; n counts groups."""
+    groups = groups_of(rows)
+    some = groups.size > 0
+    return ratio_of_sums(
+        groups.dead[some].astype(float), np.ones(int(some.sum())), groups.prompt[some], int(some.sum())
+    )

@@ -1,0 +1,136 @@
+"""From measured effects to a ranked verdict in words."""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+from audit.analyses.effect import SAME_DIRECTION, ObjectiveEffect, PartEffect
+from audit.analyses.findings import Cause, Effect
+from audit.analyses.infer import Inference
+
+SMALL_SHARE = 0.01
+"""A part that moves less than this share of the weights is named only among the evidence; heuristic."""
+SMALL_SCALE = math.log(1.02)
+"""A common factor within 2 % on every weight is not called a cause; heuristic."""
+
+NOTHING = "No cause found: the logs are consistent with seed noise."
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """Ranked causes and the same in words; no causes means nothing beyond seed noise."""
+
+    causes: list[Cause]
+    text: str
+    preliminary: bool = True
+    """One run a side: an observed difference in outcome cannot be told from seed noise."""
+
+
+def decide(
+    effects: list[ObjectiveEffect],
+    other: list[Cause],
+    inferred: tuple[Inference, Inference],
+    outcomes: list[Effect],
+    *,
+    declared: bool,
+) -> Verdict:
+    """Rank the causes: parts of the objective by the share of the weights that they move, then the others."""
+    causes: list[Cause] = []
+    whole = _whole(effects)
+    if whole is not None:
+        confidence = _confidence(inferred, declared=declared)
+        causes += [_cause_of(part, whole, confidence) for part in whole.parts if _matters(part, whole)]
+        causes.sort(key=lambda cause: -(cause.share or 0.0))
+    causes += sorted(other, key=lambda cause: -cause.confidence)
+    return Verdict(causes, _contradictions(inferred) + _text(causes, whole, outcomes))
+
+
+def _contradictions(inferred: tuple[Inference, Inference]) -> str:
+    """What a log shows against its own declaration comes first: every other number rests on it."""
+    sentences = []
+    for name, side in zip(("A", "B"), inferred, strict=True):
+        if side.agrees is False and side.best is not None:
+            fit = (
+                f"they fit {side.best.describe()}"
+                if side.status == "fits"
+                else "no candidate fits them either"
+            )
+            sentences.append(f"{name}'s advantages are not those that it declares; {fit}. ")
+    return "".join(sentences)
+
+
+def _whole(effects: list[ObjectiveEffect]) -> ObjectiveEffect | None:
+    """The effect over the most rollouts among those that compare the most parts."""
+    return max(effects, key=lambda e: (len(e.parts), len(e.on)), default=None)
+
+
+def _turns(whole: ObjectiveEffect) -> bool:
+    return (whole.distance.value or 0.0) > SAME_DIRECTION
+
+
+def _matters(part: PartEffect, whole: ObjectiveEffect) -> bool:
+    turned = _turns(whole) and abs(part.share.value or 0.0) >= SMALL_SHARE
+    return turned or abs(part.log_scale.value or 0.0) >= SMALL_SCALE
+
+
+def _cause_of(part: PartEffect, whole: ObjectiveEffect, confidence: float) -> Cause:
+    factor = math.exp(part.log_scale.value or 0.0)
+    evidence = {
+        "change": part.change,
+        "distance": part.distance.value,
+        "scale_factor": factor,
+        "on": whole.on,
+        "tokens": whole.tokens,
+        "responses": whole.distance.n,
+    }
+    if _turns(whole) and abs(part.share.value or 0.0) >= SMALL_SHARE:
+        share = part.share
+        summary = (
+            f"{part.part} ({part.change}) makes {share.value or 0:.0%} of the difference between the two "
+        )
+        summary += f"weight vectors, and multiplies their size by {factor:.3g}."
+        return Cause(
+            f"objective.{part.part}", share.value, share.low, share.high, confidence, summary, evidence
+        )
+    summary = f"{part.part} ({part.change}) keeps the direction and multiplies the weights by {factor:.3g}"
+    summary += ": the same as another learning rate, and nothing to an optimiser that normalises it away."
+    return Cause(f"objective.{part.part}", 0.0, None, None, confidence, summary, evidence)
+
+
+def _confidence(inferred: tuple[Inference, Inference], *, declared: bool) -> float:
+    """Declared and borne out by both logs; declared only; inferred only; contradicted by a log."""
+    if any(side.agrees is False for side in inferred):
+        return 0.5
+    confirmed = all(side.agrees for side in inferred)
+    if declared:
+        return 0.95 if confirmed else 0.75
+    return 0.6
+
+
+def _text(causes: list[Cause], whole: ObjectiveEffect | None, outcomes: list[Effect]) -> str:
+    moved = _moved(outcomes)
+    if not causes:
+        same = ""
+        if whole is not None and not _turns(whole):
+            same = " The objectives differ, but on these rollouts they give every token the same weight."
+        return f"{NOTHING}{same}{moved}"
+    shared = [cause for cause in causes if cause.share]
+    lines = []
+    if shared and whole is not None:
+        listed = ", ".join(f"{cause.id.split('.')[1]} {cause.share:.0%}" for cause in shared)
+        lines.append(
+            f"The two objectives push the same tokens differently (1 - cosine = {whole.distance.value:.3g}); "
+            f"of that: {listed}."
+        )
+    lines += [cause.summary for cause in causes if not cause.share]
+    return " ".join(lines) + moved
+
+
+def _moved(outcomes: list[Effect]) -> str:
+    """Differences in outcome, with the reason why they prove nothing yet."""
+    apart = [e for e in outcomes if e.low is not None and e.high is not None and (e.low > 0 or e.high < 0)]
+    if not apart:
+        return ""
+    listed = ", ".join(f"{e.name} {e.a:.3g} → {e.b:.3g}" for e in apart)
+    return f" Outcomes: {listed}. One seed a side: preliminary."

@@ -1,0 +1,115 @@
+"""Arguments and output that the verbs share."""
+
+from __future__ import annotations
+
+import enum
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from audit.errors import BadObjective
+
+if TYPE_CHECKING:
+    from audit.facts.rows import RunRows
+    from audit.objectives.objective import Objective
+
+RunPath = Annotated[
+    Path,
+    typer.Argument(help="A run directory, one Parquet file, or a foreign log such as TRL's completions/."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON by the documented contract.")]
+ObjectiveOption = Annotated[
+    str | None,
+    typer.Option(
+        "--objective", help="A catalogue name or a JSON file of fields; default: the run's own objective."
+    ),
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="FIELD=VALUE", help="Change one field, as in --set aggregation.constant=512."
+    ),
+]
+
+
+class Severity(enum.StrEnum):
+    """Severities that --fail-on takes, mildest first."""
+
+    info = "info"
+    warning = "warning"
+    error = "error"
+
+
+def emit_json(value: Any) -> None:
+    """Print a result; NaN and infinity become null."""
+    import msgspec
+
+    text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+    typer.echo(text)
+
+
+def load_objective(text: str, changes: list[str] | None = None) -> Objective:
+    """Read ``--objective`` and apply ``--set``.
+
+    Raises
+    ------
+    UnknownName, BadObjective
+    """
+    from audit.facts.declared import read_objective
+
+    path = Path(text)
+    if path.suffix == ".json" or path.is_file():
+        try:
+            declaration = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+            msg = f"{path}: not a readable objective file: {error}."
+            raise BadObjective(msg) from None
+        if not isinstance(declaration, (str, dict)):
+            msg = f"{path}: an objective file holds an object of fields, or a catalogue name."
+            raise BadObjective(msg)
+        objective = read_objective(declaration)
+    else:
+        objective = read_objective(text)
+    return change_objective(objective, changes)
+
+
+def change_objective(objective: Objective, changes: list[str] | None) -> Objective:
+    """Apply ``FIELD=VALUE`` changes; values are JSON, anything else is text."""
+    from audit.objectives.objective import from_dict
+
+    fields = objective.to_dict()
+    for change in changes or []:
+        path, equals, text = change.partition("=")
+        if not equals:
+            msg = f"--set {change}: expected FIELD=VALUE, as in scale.ddof=1."
+            raise BadObjective(msg)
+        try:
+            value = json.loads(text)
+        except json.JSONDecodeError:
+            value = text
+        *parents, leaf = path.strip().split(".")
+        inner = fields
+        for parent in parents:
+            if not isinstance(inner.get(parent), dict):
+                inner[parent] = {}
+            inner = inner[parent]
+        inner[leaf] = value
+    return from_dict(fields, where="--set" if changes else "objective")
+
+
+def objective_for(rows: RunRows, text: str | None, changes: list[str] | None) -> tuple[Objective, list[str]]:
+    """The objective that ``--objective`` and ``--set`` ask for, or the run's own; and what was assumed.
+
+    Raises
+    ------
+    BadObjective
+        None was asked for and run.json declares none.
+    """
+    from audit.facts.chosen import chosen_objective
+
+    if text is None and changes:
+        own, _ = chosen_objective(rows, None)
+        return chosen_objective(rows, change_objective(own, changes))
+    return chosen_objective(rows, None if text is None else load_objective(text, changes))

@@ -1,0 +1,115 @@
+"""Which objective a run declares: by name, by its fields, or by its framework's config and version."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from audit.errors import AuditError, BadManifest
+from audit.facts.rows import RunRows
+from audit.logs import Run
+from audit.objectives.catalogue import named
+from audit.objectives.dialects import from_framework
+from audit.objectives.objective import Objective, from_dict
+
+_BUDGETS = ("max_completion_length", "max_new_tokens", "max_tokens", "response_length", "max_response_length")
+
+
+class DeclaredObjective(NamedTuple):
+    """The declared objective of a run, and where it came from."""
+
+    objective: Objective
+    source: str
+    notes: tuple[str, ...] = ()
+
+
+def declared_objective(run: Run) -> DeclaredObjective | None:
+    """Return what run.json declares, or None where it declares nothing.
+
+    Raises
+    ------
+    BadManifest
+        The declaration cannot be read: an unknown name or field, or an option that has no equivalent.
+    """
+    manifest = run.manifest
+    try:
+        if manifest.objective is not None:
+            return DeclaredObjective(read_objective(manifest.objective), "run.json: objective")
+        if manifest.framework is not None and manifest.framework.name and manifest.config is not None:
+            framework = manifest.framework
+            if framework.version is None:
+                msg = f"framework.version is missing; defaults of {framework.name} changed between versions."
+                raise BadManifest(msg)
+            dialect = from_framework(
+                framework.name,
+                framework.version,
+                manifest.config,
+                trainer=framework.trainer,
+            )
+            unknown = [f"config option {key!r} is not known to the dialect." for key in dialect.unknown]
+            source = f"run.json: config of {framework.name} {framework.version}"
+            return DeclaredObjective(dialect.objective, source, (*dialect.notes, *unknown))
+    except AuditError as error:
+        msg = f"{run.path / 'run.json'}: {error}"
+        raise BadManifest(msg) from None
+    return None
+
+
+def read_objective(declaration: str | dict[str, Any]) -> Objective:
+    """Build an objective from a catalogue name, a name with overrides, or every field.
+
+    ``{"name": "grpo", "scale": {"ddof": 1}}`` is GRPO with that one field changed; a name outside the
+    catalogue starts from the defaults of :class:`~audit.objectives.objective.Objective`.
+
+    Raises
+    ------
+    UnknownName, BadObjective
+    """
+    if isinstance(declaration, str):
+        return named(declaration)
+    name = declaration.get("name", "custom")
+    try:
+        base = named(name).to_dict()
+    except AuditError:
+        base = Objective(name=str(name)).to_dict()
+    return from_dict(_merge(base, declaration))
+
+
+def with_budget(objective: Objective, rows: RunRows) -> tuple[Objective, str | None]:
+    """Fill in the constant of a ``-norm`` aggregation from the run's generation budget.
+
+    Without a budget in run.json the longest response of the log stands in, and the note says so: the
+    direction of the weights is exact then, their scale is not.
+    """
+    aggregation = objective.aggregation
+    if not aggregation.kind.endswith("-norm") or aggregation.constant is not None:
+        return objective, None
+    budget, note = generation_budget(rows.run), None
+    if budget is None:
+        longest = rows.length[~np.isnan(rows.length)]
+        budget = float(longest.max(initial=1.0))
+        note = (
+            f"{objective.name} divides by a generation budget, which run.json does not give; the longest "
+            f"response ({budget:g} tokens) stands in: the weights' direction is exact, their scale is not."
+        )
+    return objective.replace(aggregation=msgspec.structs.replace(aggregation, constant=budget)), note
+
+
+def generation_budget(run: Run) -> float | None:
+    """Longest response that the run allowed, in tokens, as run.json gives it; None where it does not."""
+    for place in (run.manifest.sampling, run.manifest.config):
+        for key in _BUDGETS:
+            value = (place or {}).get(key)
+            if isinstance(value, (int, float)) and value > 0:
+                return float(value)
+    return None
+
+
+def _merge(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for key, value in changes.items():
+        inner = merged.get(key)
+        merged[key] = _merge(inner, value) if isinstance(inner, dict) and isinstance(value, dict) else value
+    return merged

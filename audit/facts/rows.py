@@ -1,0 +1,174 @@
+"""The responses of a run as tensors: dense codes for groups, updates, micro-batches; rewards; masks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import torch
+from torch import Tensor
+
+from audit.facts.token_facts import TokenFacts, token_facts
+from audit.logs import Run
+from audit.objectives.batch import Responses
+from audit.objectives.objective import Objective
+
+_COLUMNS = (
+    *("step", "epoch", "update", "micro_batch", "generation_batch", "prompt_id", "group_id", "sample_index"),
+    *("trajectory_id", "length", "reward", "correct", "advantage", "finish_reason", "is_greedy"),
+)
+
+
+@dataclass(frozen=True)
+class RunRows:
+    """The scalar columns of a run, their codes, and the facts of their tokens; R rows in file order."""
+
+    run: Run
+    table: pa.Table
+    facts: TokenFacts | None
+    """None where the log has neither token lists nor lengths in tokens."""
+
+    @classmethod
+    def read(cls, run: Run, *, tokens: bool = True) -> RunRows:
+        """Read the scalar columns, and with ``tokens`` make one pass over the token lists."""
+        table = run.responses(list(_COLUMNS))
+        return cls(run, table, token_facts(run) if tokens and has_tokens(run) else None)
+
+    @property
+    def num_rows(self) -> int:
+        """Number of responses R."""
+        return int(self.table.num_rows)
+
+    def numpy(self, column: str) -> np.ndarray:
+        """Scalar column as float64 with NaN for null, shape (R,)."""
+        values = self.table[column].combine_chunks().cast(pa.float64())
+        # A copy: Arrow's memory is read-only, and torch wants to own what it wraps.
+        return np.array(values.to_numpy(zero_copy_only=False), dtype=np.float64)
+
+    def has(self, column: str) -> bool:
+        """Whether the column holds at least one value."""
+        return column in self.run.columns
+
+    @cached_property
+    def step(self) -> np.ndarray:
+        """int64, shape (R,)."""
+        return np.asarray(self.table["step"].to_numpy(), dtype=np.int64)
+
+    @cached_property
+    def epoch(self) -> np.ndarray:
+        """int64, shape (R,)."""
+        return np.asarray(self.table["epoch"].fill_null(0).to_numpy(), dtype=np.int64)
+
+    @cached_property
+    def prompt(self) -> np.ndarray:
+        """Dense code of prompt_id, int64, shape (R,)."""
+        return _codes(self.table["prompt_id"])
+
+    @cached_property
+    def sample(self) -> np.ndarray:
+        """Dense code of (group_id, epoch), int64, shape (R,): the group whose statistics a row enters."""
+        return dense(_codes(self.table["group_id"]), self.epoch)
+
+    @cached_property
+    def update(self) -> np.ndarray:
+        """Dense code of the optimiser step, int64, shape (R,)."""
+        if self.has("update"):
+            return dense(_codes(self.table["update"]))
+        return dense(self.step, self.epoch)
+
+    @cached_property
+    def length(self) -> np.ndarray:
+        """Response length in tokens, float64, shape (R,); NaN where unknown."""
+        if self.facts is not None:
+            return self.facts.tokens.to(torch.float64).numpy()
+        return self.numpy("length") if self.has("length") else np.full(self.num_rows, np.nan)
+
+    @cached_property
+    def greedy(self) -> np.ndarray:
+        """bool, shape (R,)."""
+        return np.asarray(self.table["is_greedy"].fill_null(False).to_numpy(zero_copy_only=False), dtype=bool)
+
+    @cached_property
+    def logged_advantage(self) -> np.ndarray | None:
+        """Advantage as the trainer used it, float64, shape (R,): per response, else the mean over its tokens.
+
+        NaN where not logged; None where no response has one.
+        """
+        if self.has("token_advantage") and self.facts is not None:
+            return self.facts.token_advantage.numpy()
+        return self.numpy("advantage") if self.has("advantage") else None
+
+    def responses(self, objective: Objective) -> Responses:
+        """Build what :func:`audit.objectives.weights.row_coefficients` needs."""
+        facts = self.facts
+        size = torch.from_numpy(np.nan_to_num(self.length).astype(np.int64))
+        estimator = objective.kl.reward.estimator if objective.kl.reward is not None else None
+        return Responses(
+            reward=torch.from_numpy(self.numpy("reward")),
+            length=size,
+            loss_tokens=facts.loss_tokens if facts is not None else size,
+            group=torch.from_numpy(self.sample),
+            update=torch.from_numpy(self.update),
+            generation_batch=torch.from_numpy(self._generation_batch()),
+            micro_batch=self._micro_batch(),
+            greedy=torch.from_numpy(self.greedy) if self.greedy.any() else None,
+            truncated=self._truncated(),
+            sample_weight=self._sample_weight(),
+            advantage=None if self.logged_advantage is None else torch.from_numpy(self.logged_advantage),
+            reference_kl=self._reference_kl(facts, estimator),
+        )
+
+    def _generation_batch(self) -> np.ndarray:
+        if not self.has("generation_batch"):
+            return self.update
+        return dense(_codes(self.table["generation_batch"]), self.epoch)
+
+    def _micro_batch(self) -> Tensor | None:
+        if not self.has("micro_batch"):
+            return None
+        return torch.from_numpy(dense(self.update, _codes(self.table["micro_batch"])))
+
+    def _truncated(self) -> Tensor | None:
+        if not self.has("finish_reason"):
+            return None
+        ended = pc.fill_null(pc.equal(self.table["finish_reason"], "length"), False)
+        return torch.from_numpy(np.array(ended.to_numpy(), dtype=bool))
+
+    def _sample_weight(self) -> Tensor | None:
+        if not self.has("trajectory_id"):
+            return None
+        trajectory = _codes(self.table["trajectory_id"])
+        alone = np.asarray(self.table["trajectory_id"].is_null().to_numpy(), dtype=bool)
+        trajectory = np.where(alone, trajectory.max(initial=0) + 1 + np.arange(self.num_rows), trajectory)
+        unit = dense(self.sample, trajectory)
+        return torch.from_numpy(1.0 / np.bincount(unit)[unit])
+
+    def _reference_kl(self, facts: TokenFacts | None, estimator: str | None) -> Tensor | None:
+        if facts is None or estimator is None or not {"logp_old", "logp_ref"} <= self.run.columns:
+            return None
+        kl: Tensor = getattr(facts, f"kl_old_ref_{estimator}")
+        return kl
+
+
+def has_tokens(run: Run) -> bool:
+    """Whether per-token quantities can be formed: token lists, or response lengths in tokens."""
+    lists = {"token_ids", "loss_mask", "logp_theta", "logp_old", "logp_ref", "logp_sampler"}
+    return bool(lists & run.columns) or ("length" in run.columns and run.manifest.length_unit == "tokens")
+
+
+def dense(*codes: np.ndarray) -> np.ndarray:
+    """Dense int64 code of each distinct tuple, in sorted order, shape (R,)."""
+    combined = np.zeros(len(codes[0]), dtype=np.int64)
+    for code in codes:
+        _, inner = np.unique(code, return_inverse=True)
+        combined = combined * (int(inner.max(initial=0)) + 1) + inner
+        _, combined = np.unique(combined, return_inverse=True)
+    return combined.astype(np.int64)
+
+
+def _codes(column: pa.ChunkedArray) -> np.ndarray:
+    encoded = column.combine_chunks().dictionary_encode(null_encoding="encode")
+    return np.asarray(encoded.indices.to_numpy(zero_copy_only=False), dtype=np.int64)

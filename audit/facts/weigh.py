@@ -1,0 +1,109 @@
+"""Effective weights of a whole run, streamed; and the table that ``rlaudit weights`` writes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from audit.facts.rows import RunRows
+from audit.facts.tokens import token_batches
+from audit.objectives.batch import Tokens
+from audit.objectives.objective import Baseline, Objective, Scale
+from audit.objectives.weights import Coefficients, TokenWeights, row_coefficients, token_weights
+
+
+@dataclass(frozen=True)
+class WeighedBatch:
+    """The tokens of rows [first, first + R) of a run and their weights under one objective."""
+
+    first: int
+    tokens: Tokens
+    coefficients: Coefficients
+    weights: TokenWeights
+
+
+def coefficients_of(rows: RunRows, objective: Objective) -> Coefficients:
+    """Advantage and aggregation coefficient of every response of a run; tensors of shape (R,)."""
+    return row_coefficients(rows.responses(objective), objective)
+
+
+def as_applied(rows: RunRows, objective: Objective) -> Objective:
+    """The same objective on the advantages that the trainer used, where the log holds one for every response.
+
+    What one optimiser step applied includes the trainer's own rounding and its own mistakes; whether those
+    advantages agree with the declaration is a question of its own (``rlaudit check``).
+    """
+    logged = rows.logged_advantage
+    if logged is None or objective.baseline.kind == "logged" or np.isnan(logged[~rows.greedy]).any():
+        return objective
+    return objective.replace(baseline=Baseline(kind="logged"), scale=Scale())
+
+
+def weigh(
+    rows: RunRows,
+    objective: Objective,
+    *,
+    coefficients: Coefficients | None = None,
+    max_tokens: int = 1_000_000,
+) -> Iterator[WeighedBatch]:
+    """Stream the weights of every token of a run, in row order."""
+    whole = coefficients_of(rows, objective) if coefficients is None else coefficients
+    first = 0
+    for tokens in token_batches(rows.run, max_tokens=max_tokens):
+        part = slice_rows(whole, first, first + tokens.layout.num_rows)
+        yield WeighedBatch(first, tokens, part, token_weights(tokens, part, objective))
+        first += tokens.layout.num_rows
+
+
+def slice_rows(whole: Coefficients, start: int, stop: int) -> Coefficients:
+    """Coefficients of rows [start, stop)."""
+    return Coefficients(
+        advantage=whole.advantage[start:stop],
+        nu=whole.nu[start:stop],
+        kept=whole.kept[start:stop],
+        masked=whole.masked[start:stop],
+    )
+
+
+def write_weights(rows: RunRows, objective: Objective, out: Path) -> int:
+    """Write one row per schema row: its key columns, ``advantage``, ``weight`` and ``zeroed`` lists.
+
+    The file appears whole or not at all. Returns the number of rows.
+    """
+    keys = rows.table.select(["step", "epoch", "update", "micro_batch", "group_id", "sample_index"])
+    schema = pa.schema(
+        [
+            *keys.schema,
+            pa.field("advantage", pa.float64()),
+            pa.field("weight", pa.list_(pa.float64())),
+            pa.field("zeroed", pa.list_(pa.bool_())),
+        ]
+    )
+    unfinished = out.with_name(f".{out.name}.{os.getpid()}.tmp")
+    try:
+        with pq.ParquetWriter(unfinished, schema, compression="zstd") as writer:
+            for batch in weigh(rows, objective):
+                count = batch.tokens.layout.num_rows
+                part = keys.slice(batch.first, count)
+                for name, values in _columns(batch).items():
+                    part = part.append_column(schema.field(name), values)
+                writer.write_table(part)
+        os.replace(unfinished, out)
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return rows.num_rows
+
+
+def _columns(batch: WeighedBatch) -> dict[str, pa.Array]:
+    offsets = pa.array(batch.tokens.layout.offsets.numpy().astype(np.int32))
+    return {
+        "advantage": pa.array(batch.coefficients.advantage.numpy()),
+        "weight": pa.ListArray.from_arrays(offsets, pa.array(batch.weights.weight.numpy())),
+        "zeroed": pa.ListArray.from_arrays(offsets, pa.array(batch.weights.zeroed.numpy())),
+    }

@@ -1,0 +1,62 @@
+"""Groups without a group id: contiguous blocks of equal prompts."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Blocks(NamedTuple):
+    """Group of each row, or why there is none."""
+
+    group: np.ndarray | None
+    """Dense code, int64, shape (R,); -1 for rows of no group."""
+    size: int
+    reason: str
+    """How the groups were found, or why they were not."""
+
+
+def contiguous_blocks(prompts: np.ndarray, batch: np.ndarray, size: int | None = None) -> Blocks:
+    """Cut rows into blocks of ``size`` with one prompt each.
+
+    Parameters
+    ----------
+    prompts : ndarray, shape (R,)
+        Prompt code of each row, in the order in which the trainer wrote them.
+    batch : ndarray, shape (R,)
+        Code of the file of each row; a block never spans two.
+    size : int, optional
+        Group size, where it is declared. Otherwise it is the greatest common divisor of the runs of equal
+        prompts, since a prompt drawn twice in a row makes one run of two groups.
+
+    Returns
+    -------
+    Blocks
+        Without groups where the evidence contradicts itself: a run that is no multiple of the size, or no
+        prompt that repeats.
+    """
+    if not len(prompts):
+        return Blocks(None, 0, "the log holds no rows")
+    new = np.ones(len(prompts), dtype=bool)
+    new[1:] = (prompts[1:] != prompts[:-1]) | (batch[1:] != batch[:-1])
+    starts = np.flatnonzero(new)
+    runs = np.diff(np.append(starts, len(prompts)))
+    found = size if size is not None else math.gcd(*(int(run) for run in runs))
+    if found < 2:
+        seen = ", ".join(str(run) for run in np.unique(runs)[:5])
+        return Blocks(
+            None, 0, f"rows of equal prompts come in runs of {seen}: no common group size of 2 or more"
+        )
+    odd = int(np.sum(runs % found != 0))
+    if odd:
+        reason = f"{odd} of {len(runs)} runs of equal prompts are no multiple of the group size {found}"
+        return Blocks(None, 0, reason)
+    within = np.arange(len(prompts)) - np.repeat(starts, runs)
+    first = (within % found) == 0
+    doubled = int(np.sum(runs > found))
+    reason = f"groups rebuilt from contiguous blocks of {found} rows with equal prompts"
+    if doubled:
+        reason += f"; {doubled} prompt(s) fill several blocks in a row, taken as groups of their own"
+    return Blocks(np.cumsum(first) - 1, found, reason)

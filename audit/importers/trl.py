@@ -1,0 +1,218 @@
+"""TRL's own ``completions/completions_*.parquet`` (GRPOTrainer with ``log_completions=True``).
+
+Read in TRL 0.28 to 1.16, trl/trainer/grpo_trainer.py ``log``: columns ``step``, ``prompt``, ``completion``,
+one column per reward function, columns of ``log_extra``, ``advantage``. Each file holds the newest generation
+batch; a batch that lives over several logs is written again, an evaluation at the same step overwrites the
+file, and there is no group id, token, mask, log-prob or finish reason.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from audit.errors import BadLog
+from audit.importers.blocks import contiguous_blocks
+from audit.importers.trl_rewards import TotalReward, total_reward
+from audit.logs import Manifest, Run, hash_prompt
+from audit.logs.files import RunFile, SkippedFile, check_file, numeric_order
+from audit.logs.manifest import Framework, read_manifest
+
+FORMAT = "trl"
+_NAME = re.compile(r"completions_\d+\.parquet")
+_OWN = ("step", "prompt", "completion", "advantage")
+
+
+def open_completions(path: Path) -> Run | None:
+    """Open a ``completions`` folder, the output directory that holds one, or one of its files.
+
+    Returns
+    -------
+    Run or None
+        None where the path is not such a log.
+
+    Raises
+    ------
+    BadLog
+        The folder is TRL's, and none of its files can be read.
+    """
+    listed = _files(path)
+    if not listed:
+        return None
+    folder = listed[0].parent
+    root = folder.parent if folder.name == "completions" else folder
+    tables: list[pa.Table] = []
+    files: list[RunFile] = []
+    skipped: list[SkippedFile] = []
+    repeated = 0
+    for file in listed:
+        table = _read(file, skipped)
+        if table is None:
+            continue
+        if tables and _same_batch(tables[-1], table):
+            repeated += table.num_rows
+            skipped.append(SkippedFile(file, "repeats the batch of the file before it"))
+            continue
+        checked = check_file(file, file.name)
+        assert isinstance(checked, RunFile)
+        files.append(checked)
+        tables.append(table)
+    if not tables:
+        reasons = "; ".join(f"{skip.path.name}: {skip.reason}" for skip in skipped[:3])
+        msg = f"{folder}: no TRL completions file can be read ({reasons})."
+        raise BadLog(msg)
+    manifest = _manifest(folder, root)
+    table, notes = _rows(tables, manifest)
+    return Run.from_table(
+        path,
+        manifest.run_id,
+        manifest,
+        table,
+        format=FORMAT,
+        rejected={"repeated batch": repeated} if repeated else {},
+        notes=notes,
+        files=files,
+        skipped=skipped,
+    )
+
+
+def _files(path: Path) -> list[Path]:
+    if path.is_file():
+        return [path] if _NAME.fullmatch(path.name) else []
+    for folder in (path, path / "completions"):
+        found = [f for f in folder.iterdir() if _NAME.fullmatch(f.name)] if folder.is_dir() else []
+        if found:
+            return sorted(found, key=lambda f: numeric_order(f.name))
+    return []
+
+
+def _read(file: Path, skipped: list[SkippedFile]) -> pa.Table | None:
+    checked = check_file(file, file.name)
+    if isinstance(checked, SkippedFile):
+        skipped.append(checked)
+        return None
+    try:
+        table = pq.ParquetFile(file).read()
+    except (pa.ArrowException, OSError) as error:
+        skipped.append(SkippedFile(file, str(error).splitlines()[0]))
+        return None
+    missing = [name for name in _OWN if name not in table.column_names]
+    if missing:
+        skipped.append(SkippedFile(file, f"has no column {', '.join(missing)}: not a GRPO completions file"))
+        return None
+    return table
+
+
+def _same_batch(before: pa.Table, now: pa.Table) -> bool:
+    """Whether two files hold one batch: everything but the step is equal."""
+    rest = [name for name in now.column_names if name != "step"]
+    return before.column_names == now.column_names and bool(before.select(rest).equals(now.select(rest)))
+
+
+def _manifest(folder: Path, root: Path) -> Manifest:
+    for place in dict.fromkeys((folder, root)):
+        if (place / "run.json").is_file():
+            return read_manifest(place)
+    return msgspec.structs.replace(
+        read_manifest(root), framework=Framework(name="trl", trainer="GRPOTrainer"), length_unit="characters"
+    )
+
+
+def _rows(tables: list[pa.Table], manifest: Manifest) -> tuple[pa.Table, list[str]]:
+    prompt = [text for table in tables for text in map(as_text, table["prompt"].to_pylist())]
+    response = [text for table in tables for text in map(as_text, table["completion"].to_pylist())]
+    step = np.concatenate([_numbers(table, "step") for table in tables])
+    advantage = np.concatenate([_numbers(table, "advantage") for table in tables])
+    batch = np.repeat(np.arange(len(tables)), [table.num_rows for table in tables])
+    _, codes = np.unique(np.asarray(prompt, dtype=object).astype(str), return_inverse=True)
+    declared = manifest.group_size or (manifest.config or {}).get("num_generations")
+    blocks = contiguous_blocks(codes, batch, declared if isinstance(declared, int) else None)
+    parts = _reward_columns(tables)
+    weights = (manifest.config or {}).get("reward_weights")
+    reward = total_reward(parts, advantage, blocks.group, weights)
+    notes = [blocks.reason, reward.note]
+    sizes = np.bincount(batch)
+    if len(np.unique(sizes)) > 1:
+        notes.append(f"files hold {sizes.min()} to {sizes.max()} rows: an evaluation may have replaced some")
+    notes.append("TRL keeps only the newest generation batch at each log: batches between logs are missing")
+    return (
+        pa.table(
+            {
+                "step": pa.array(step.astype(np.int64)),
+                "generation_batch": pa.array(batch.astype(np.int64)),
+                "prompt_id": pa.array([hash_prompt(text) for text in prompt]),
+                **_group_columns(blocks.group, batch),
+                "prompt": pa.array(prompt),
+                "response": pa.array(response),
+                **_reward_values(reward),
+                "advantage": pa.array(advantage, from_pandas=True),
+            }
+        ),
+        notes,
+    )
+
+
+def _group_columns(group: np.ndarray | None, batch: np.ndarray) -> dict[str, pa.Array]:
+    rows = np.arange(len(batch))
+    if group is None:
+        place = rows - np.searchsorted(batch, batch)
+        return {
+            "group_id": pa.nulls(len(rows), pa.string()),
+            "sample_index": pa.array(place.astype(np.int32)),
+        }
+    names = [f"{b}-{g}" for b, g in zip(batch.tolist(), group.tolist(), strict=True)]
+    place = rows - np.searchsorted(group, group)
+    return {"group_id": pa.array(names), "sample_index": pa.array(place.astype(np.int32))}
+
+
+def _reward_values(reward: TotalReward) -> dict[str, pa.Array]:
+    columns = list(reward.parts.items())
+    components = [
+        [(name, float(values[row])) for name, values in columns if not np.isnan(values[row])]
+        for row in range(len(reward.total))
+    ]
+    return {
+        "reward": pa.array(reward.total, from_pandas=True),
+        "reward_components": pa.array(components, pa.map_(pa.string(), pa.float64())),
+    }
+
+
+def _reward_columns(tables: list[pa.Table]) -> dict[str, np.ndarray]:
+    """Numeric columns beyond TRL's own, in file order; NaN where a file or a row has no value."""
+    names = dict.fromkeys(
+        field.name
+        for table in tables
+        for field in table.schema
+        if field.name not in _OWN and not field.name.startswith("__") and _is_number(field.type)
+    )
+    return {name: np.concatenate([_numbers(table, name) for table in tables]) for name in names}
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_floating(kind) or pa.types.is_integer(kind))
+
+
+def _numbers(table: pa.Table, name: str) -> np.ndarray:
+    if name not in table.column_names:
+        return np.full(table.num_rows, np.nan)
+    values = pc.cast(table[name], pa.float64()).combine_chunks().to_numpy(zero_copy_only=False)
+    return np.asarray(values, dtype=np.float64)
+
+
+def as_text(value: Any) -> str:
+    """Text of a prompt or completion: as it is, or the messages of a conversation one after the other."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and all(
+        isinstance(m, dict) and isinstance(m.get("content"), str) for m in value
+    ):
+        return "\n".join(f"{message.get('role')}: {message['content']}" for message in value)
+    return json.dumps(value, ensure_ascii=False, sort_keys=True, default=str)

@@ -1,0 +1,64 @@
+"""Which columns a part of an objective needs, and what to fall back to where a log lacks them."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from typing import NamedTuple
+
+import msgspec
+
+from audit.objectives.objective import KL, Clip, Objective, Ratio
+
+
+class Reduction(NamedTuple):
+    """A part that cannot be computed from a log, and the column that is missing."""
+
+    part: str
+    column: str
+
+
+def needs(objective: Objective) -> dict[str, str]:
+    """Return the columns that the token weights of an objective need beyond rewards, groups and tokens.
+
+    Keys are columns, values the part of the objective that needs each.
+    """
+    wanted: dict[str, str] = {}
+    if objective.kl.loss is not None:
+        wanted |= {"logp_theta": "kl", "logp_ref": "kl"}
+    if objective.kl.reward is not None:
+        wanted |= {"logp_old": "kl", "logp_ref": "kl"}
+    if objective.ratio.denominator != "theta":
+        wanted |= {"logp_theta": "ratio", f"logp_{objective.ratio.denominator}": "ratio"}
+    if objective.aggregation.scope == "micro_batch":
+        wanted["micro_batch"] = "aggregation"
+    if objective.filter.mask_truncated:
+        wanted["finish_reason"] = "filter"
+    if objective.baseline.kind == "greedy":
+        wanted["is_greedy"] = "baseline"
+    if objective.baseline.kind == "logged":
+        wanted["advantage"] = "baseline"
+    return wanted
+
+
+def reduced(objective: Objective, columns: Set[str]) -> tuple[Objective, list[Reduction]]:
+    """Return the objective without the parts that a log with ``columns`` cannot carry, and what went.
+
+    Without log-probs the ratio is taken as 1 (on-policy), and so nothing is clipped; without micro_batch the
+    normaliser spans the update; without logp_ref there is no KL term. A baseline cannot be replaced: what it
+    needs is reported by :func:`needs` and raised when the weights are formed.
+    """
+    if "token_advantage" in columns:
+        columns = columns | {"advantage"}
+    missing = [Reduction(part, column) for column, part in needs(objective).items() if column not in columns]
+    for part in {reduction.part for reduction in missing}:
+        if part == "kl":
+            objective = objective.replace(kl=KL())
+        elif part == "ratio":
+            objective = objective.replace(ratio=Ratio(), clip=Clip())
+        elif part == "aggregation":
+            scope = msgspec.structs.replace(objective.aggregation, scope="update")
+            objective = objective.replace(aggregation=scope)
+        elif part == "filter":
+            kept = msgspec.structs.replace(objective.filter, mask_truncated=False)
+            objective = objective.replace(filter=kept)
+    return objective, missing

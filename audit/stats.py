@@ -1,0 +1,104 @@
+"""Estimates with intervals: the bootstrap over clusters, in one mechanism.
+
+Responses to one prompt are not independent, so every interval resamples whole prompts. A statistic here is
+any function of sums over clusters (a mean, a ratio, a cosine, a slope), which makes each resample one row of
+a matrix product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+import numpy as np
+
+RESAMPLES = 1999
+LEVEL = 0.95
+
+
+class Estimate(msgspec.Struct, frozen=True):
+    """A value with its 95 % interval and the number of responses behind it.
+
+    ``low`` and ``high`` are None where fewer than two clusters leave nothing to resample.
+    """
+
+    value: float | None
+    low: float | None
+    high: float | None
+    n: int
+
+    def excludes(self, point: float) -> bool:
+        """Whether the interval exists and lies entirely on one side of ``point``."""
+        if self.low is None or self.high is None:
+            return False
+        return self.low > point or self.high < point
+
+
+def cluster_sums(columns: np.ndarray, cluster: np.ndarray) -> np.ndarray:
+    """Sum each column, shape (R, K), within clusters, shape (R,), dense int64 codes: shape (C, K)."""
+    clusters = int(cluster.max(initial=-1)) + 1
+    sums = np.zeros((clusters, columns.shape[1]))
+    np.add.at(sums, cluster, columns)
+    return sums
+
+
+def bootstrap(
+    sums: np.ndarray, statistic: Callable[[np.ndarray], np.ndarray], *, seed: int = 0
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Percentile interval of a statistic of sums over clusters.
+
+    Parameters
+    ----------
+    sums : ndarray, shape (C, K)
+        One row per cluster.
+    statistic
+        Maps totals, shape (..., K), to values, shape (..., S).
+
+    Returns
+    -------
+    value, low, high : ndarray, shape (S,)
+        low and high are NaN with fewer than two clusters.
+
+    Notes
+    -----
+    Clusters are drawn with replacement, C of C, :data:`RESAMPLES` times (Efron & Tibshirani 1993, ch. 13).
+    Resamples on which the statistic is undefined are left out.
+    """
+    value = statistic(sums.sum(axis=0))
+    clusters = len(sums)
+    if clusters < 2:
+        nothing = np.full_like(value, np.nan)
+        return value, nothing, nothing
+    rng = np.random.default_rng(seed)
+    counts = rng.multinomial(clusters, np.full(clusters, 1.0 / clusters), size=RESAMPLES)
+    replicates = statistic(counts @ sums)
+    tail = (1.0 - LEVEL) / 2
+    defined = np.where(np.isfinite(replicates), replicates, np.nan)
+    low, high = np.full_like(value, np.nan), np.full_like(value, np.nan)
+    some = np.isfinite(defined).any(axis=0)
+    low[some], high[some] = np.nanquantile(defined[:, some], [tail, 1.0 - tail], axis=0)
+    return value, low, high
+
+
+def ratio_of_sums(numerator: np.ndarray, denominator: np.ndarray, cluster: np.ndarray, n: int) -> Estimate:
+    """Σ numerator / Σ denominator over responses, resampling clusters; arrays of shape (R,)."""
+    sums = cluster_sums(np.column_stack([numerator, denominator]), cluster)
+    return estimate(bootstrap(sums, _ratio), n)
+
+
+def mean(values: np.ndarray, cluster: np.ndarray) -> Estimate:
+    """Mean over responses whose value is finite, resampling clusters; arrays of shape (R,)."""
+    finite = np.isfinite(values)
+    _, codes = np.unique(cluster[finite], return_inverse=True)
+    return ratio_of_sums(values[finite], np.ones(int(finite.sum())), codes, int(finite.sum()))
+
+
+def estimate(interval: tuple[np.ndarray, np.ndarray, np.ndarray], n: int, at: int = 0) -> Estimate:
+    """Wrap one entry of a :func:`bootstrap` result; NaN and inf become None."""
+    value, low, high = (float(bound[at]) if np.isfinite(bound[at]) else None for bound in interval)
+    return Estimate(value=value, low=low, high=high, n=n)
+
+
+def _ratio(totals: np.ndarray) -> np.ndarray:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(totals[..., :1] / totals[..., 1:2])
