@@ -74,14 +74,15 @@ def list_files(root: Path) -> tuple[list[RunFile], list[SkippedFile]]:
     ``metrics/``. Hidden names (``.x``, ``_x``) are not part of a run; a writer's unfinished files are
     reported. Links are followed only inside ``root``; a file reached twice is taken once.
     """
+    outside: list[SkippedFile] = []
     for top in (root / ROLLOUTS, root):
-        if not top.is_dir():
+        if not top.is_dir() or not _is_inside(top, os.path.realpath(root), outside):
             continue
         skipped: list[SkippedFile] = []
-        found = list(_walk(top, root, skipped))
-        files = []
+        paths = sorted(_walk(top, root, skipped), key=lambda p: numeric_order(p.relative_to(root).as_posix()))
+        files: list[RunFile] = []
         seen: dict[str, str] = {}
-        for path in sorted(found, key=lambda p: numeric_order(p.relative_to(root).as_posix())):
+        for path in paths:
             checked = check_file(path, path.relative_to(root).as_posix())
             real = os.path.realpath(path)
             if isinstance(checked, SkippedFile):
@@ -93,7 +94,7 @@ def list_files(root: Path) -> tuple[list[RunFile], list[SkippedFile]]:
                 files.append(checked)
         if files or skipped:
             return files, skipped
-    return [], []
+    return [], outside
 
 
 def check_file(path: Path, name: str) -> RunFile | SkippedFile:

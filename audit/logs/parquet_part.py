@@ -35,6 +35,8 @@ class ParquetPart:
         self.file = file
         with pq.ParquetFile(file.path) as parquet:
             schema, self._num_rows = parquet.schema_arrow, int(parquet.metadata.num_rows)
+        self.signature: str = schema.to_string(show_field_metadata=False, show_schema_metadata=False)
+        """Names and types of all columns; equal for files that can be read in one scan."""
         names = schema.names
         self._unknown = tuple(name for name in names if name not in BY_NAME)
         self._types = {name: schema.field(names.index(name)).type for name in names if name in BY_NAME}

@@ -56,7 +56,8 @@ def connect(parts: Sequence[Part]) -> duckdb.DuckDBPyConnection:
     spill = Path(tempfile.gettempdir()) / f"rlaudit-{os.getpid()}-{secrets.token_hex(4)}"
     connection = duckdb.connect(config={"autoinstall_known_extensions": False, "temp_directory": str(spill)})
     connection.execute("SET TimeZone = 'UTC'")
-    groups: dict[tuple[tuple[str, str], ...], list[int]] = defaultdict(list)
+    # One scan per distinct file schema: in a scan of several, the types of its first file win.
+    groups: dict[tuple[str, str], list[int]] = defaultdict(list)
     streamed = []
     for place, part in enumerate(parts):
         select = _direct_select(part)
@@ -65,11 +66,11 @@ def connect(parts: Sequence[Part]) -> duckdb.DuckDBPyConnection:
         else:
             groups[select].append(place)
     selects = []
-    for expressions, places in groups.items():
+    for (_, columns), places in groups.items():
         exact = _read_as_asked(connection, [parts[place] for place in places])
         streamed += [place for place, right in zip(places, exact, strict=True) if not right]
         if direct := [place for place, right in zip(places, exact, strict=True) if right]:
-            selects.append(_select(expressions, [parts[place] for place in direct], direct))
+            selects.append(_select(columns, [parts[place] for place in direct], direct))
     if streamed or not selects:
         connection.register("_streamed", _ArrowStream(parts, sorted(streamed)))
         selects.append("SELECT * FROM _streamed")
@@ -106,28 +107,26 @@ class _ArrowStream:
                 row += rows
 
 
-def _direct_select(part: Part) -> tuple[tuple[str, str], ...] | None:
-    """Return (column, SQL expression) pairs if DuckDB reads the part exactly, else None."""
+def _direct_select(part: Part) -> tuple[str, str] | None:
+    """Return (file schema, columns of a SELECT) if DuckDB reads the part exactly, else None."""
     if not isinstance(part, ParquetPart):
         return None
     lowered = [name.lower() for name in (*part.types, *part.unknown)]
     if len(set(lowered)) < len(lowered) or not _VIRTUAL.isdisjoint(lowered):
         return None
-    pairs = []
+    columns = []
     for column in COLUMNS:
-        expression = (
-            _expression(column, part) if column.name in part.types else f"NULL::{_SQL_TYPES[column.type]}"
-        )
+        expression = _expression(column, part)
         if expression is None:
             return None
         if column.default is not None:
             expression = f"coalesce({expression}, {str(column.default).lower()})"
-        pairs.append((column.name, expression))
-    return tuple(pairs)
+        columns.append(f"{expression} AS {quote_name(column.name)}")
+    return part.signature, ", ".join(columns)
 
 
 def _expression(column: Column, part: ParquetPart) -> str | None:
-    found, wanted = plain_type(part.types[column.name]), column.arrow_type
+    found, wanted = plain_type(part.types.get(column.name, pa.null())), column.arrow_type
     name, sql_type = quote_name(column.name), _SQL_TYPES[column.type]
     if pt.is_null(found):
         return f"NULL::{sql_type}"
@@ -169,14 +168,10 @@ def _fits(part: ParquetPart, column: str, found: pa.DataType, wanted: pa.DataTyp
     return limits is not None and low <= limits[0] and limits[1] <= high
 
 
-def _select(expressions: tuple[tuple[str, str], ...], parts: Sequence[Part], places: list[int]) -> str:
-    columns = ", ".join(f"{expression} AS {quote_name(name)}" for name, expression in expressions)
-    if places == list(range(places[0], places[0] + len(places))):
-        place = f"file_index + {places[0]}"
-    else:
-        place = f"{places}[file_index + 1]"
+def _select(columns: str, parts: Sequence[Part], places: list[int]) -> str:
     return (
-        f"SELECT {columns}, CAST({place} AS INTEGER) AS _file, CAST(file_row_number AS BIGINT) AS _row "
+        f"SELECT {columns}, CAST({places}[CAST(file_index AS BIGINT) + 1] AS INTEGER) AS _file, "
+        f"CAST(file_row_number AS BIGINT) AS _row "
         f"FROM read_parquet({_file_list(parts)}, hive_partitioning = false)"
     )
 
