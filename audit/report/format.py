@@ -1,0 +1,134 @@
+"""Numbers, intervals and foreign strings as people read them; shared by terminal, HTML and Markdown."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from audit.stats import Estimate
+
+NOTHING = "–"
+"""Shown where a log gives no value."""
+_LEVELS = ((0.9, "high"), (0.7, "fair"), (0.0, "low"))
+
+
+def visible(text: object) -> str:
+    """Return a string from a log with everything that does not print made visible.
+
+    Escape codes, newlines, zero-width and direction-changing characters become ``\\x1b``, ``\\n``,
+    ``\\u200b``, so that what is shown is what is there, on one line.
+    """
+    string = str(text)
+    return string if string.isprintable() else "".join(map(_visible_character, string))
+
+
+def _visible_character(character: str) -> str:
+    return character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
+
+
+def count(n: int | None) -> str:
+    """Return an integer with thousands separators."""
+    return NOTHING if n is None else f"{n:,}"
+
+
+def plural(n: int, noun: str) -> str:
+    """Return ``1 step``, ``2 steps``."""
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
+
+
+def number(value: float | None, *, decimals: int | None = None, sign: bool = False) -> str:
+    """Return a number with the given decimals, or with three significant digits."""
+    if value is None or not math.isfinite(value):
+        return NOTHING
+    plus = "+" if sign else ""
+    if decimals is None:
+        if 1000 <= abs(value) < 1e9:
+            return f"{value:{plus},.0f}"
+        return f"{value:{plus}.3g}"
+    rounded = round(value, decimals)
+    # A value that rounds to nothing has no sign.
+    return f"{rounded if rounded else 0.0:{plus if rounded else ''},.{decimals}f}"
+
+
+def percent(share: float | None, *, decimals: int = 0) -> str:
+    """Return a fraction as a percentage; what is not nothing is not shown as 0 %."""
+    if share is None or not math.isfinite(share):
+        return NOTHING
+    if share and round(100 * abs(share), decimals) == 0:
+        smallest = 10.0**-decimals
+        return f"{'<' if share > 0 else '>-'}{smallest:g} %"
+    return f"{100 * share:.{decimals}f} %"
+
+
+def decimals_for(value: float | None, low: float | None, high: float | None) -> int | None:
+    """Return the decimals that a value and its interval share: two significant digits of the width."""
+    if value is None or low is None or high is None or not all(map(math.isfinite, (value, low, high))):
+        return None
+    width = high - low
+    if width <= 0:
+        return None
+    decimals = 1 - math.floor(math.log10(width))
+    return min(max(decimals, 0), 6) if decimals <= 6 else None
+
+
+def interval(value: float | None, low: float | None, high: float | None, *, sign: bool = False) -> str:
+    """Return ``0.43 [0.40, 0.46]``, or the value and ``no interval``."""
+    if value is None or not math.isfinite(value):
+        return NOTHING
+    if low is None or high is None or not (math.isfinite(low) and math.isfinite(high)):
+        return f"{number(value, sign=sign)} [no interval]"
+    shared = decimals_for(value, low, high)
+    shown = [number(x, decimals=shared, sign=sign) for x in (value, low, high)]
+    return f"{shown[0]} [{shown[1]}, {shown[2]}]"
+
+
+def estimate(e: Estimate | None, *, sign: bool = False) -> str:
+    """Return an estimate with its interval."""
+    return NOTHING if e is None else interval(e.value, e.low, e.high, sign=sign)
+
+
+def percent_interval(low: float | None, high: float | None, *, decimals: int = 0) -> str:
+    """Return ``[94, 98] %``."""
+    if low is None or high is None:
+        return NOTHING
+    return f"[{100 * low:.{decimals}f}, {100 * high:.{decimals}f}] %"
+
+
+def percent_estimate(e: Estimate | None) -> str:
+    """Return a share with its interval, ``4.7 [3.1, 6.6] %``."""
+    if e is None or e.value is None:
+        return NOTHING
+    if e.low is None or e.high is None:
+        return f"{percent(e.value, decimals=1)} [no interval]"
+    return f"{100 * e.value:.1f} [{100 * e.low:.1f}, {100 * e.high:.1f}] %"
+
+
+def factor(log_scale: float | None) -> float | None:
+    """Return exp(log_scale): how many times larger B's weights are than A's."""
+    return None if log_scale is None else math.exp(log_scale)
+
+
+def factor_estimate(log_scale: Estimate) -> str:
+    """Return the size of B's weights as a multiple of A's, ``× 0.38 [0.35, 0.41]``."""
+    scaled = [factor(x) for x in (log_scale.value, log_scale.low, log_scale.high)]
+    return f"× {interval(*scaled)}"
+
+
+def confidence(value: float) -> str:
+    """Return ``0.95 high``; the words are a heuristic, as the number is."""
+    return f"{value:.2f} {next(word for floor, word in _LEVELS if value >= floor)}"
+
+
+def setting(value: Any) -> str:
+    """Return the value of an objective's field, short: ``group_std``, ``off``, ``0.04 k3 pathwise``."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, dict):
+        return " ".join(f"{key} {setting(inner)}" for key, inner in value.items())
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(setting(inner) for inner in value)}]"
+    return visible(value)
