@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -98,10 +99,10 @@ def _array_of_values(name: str, values: list[Any], first_row: int) -> pa.Array:
     if name not in BY_NAME:
         raise UnknownName.of("column", name, BY_NAME)
     column = BY_NAME[name]
-    try:
-        return pa.array(values, column.arrow_type)
-    except _MISFITS:
-        pass
+    # Arrow would cut 1.5 to the integer 1; the cast below refuses it.
+    if column.type not in {"int64", "int32", "list<int32>"}:
+        with contextlib.suppress(*_MISFITS):
+            return pa.array(values, column.arrow_type)
     # Not canonical as it stands (0/1 masks, integer ids, dicts): let Arrow find the type, then cast.
     try:
         return to_canonical(pa.array(values), name, "rows to write")
