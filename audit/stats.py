@@ -76,7 +76,8 @@ def bootstrap(
     defined = np.where(np.isfinite(replicates), replicates, np.nan)
     low, high = np.full_like(value, np.nan), np.full_like(value, np.nan)
     some = np.isfinite(defined).any(axis=0)
-    low[some], high[some] = np.nanquantile(defined[:, some], [tail, 1.0 - tail], axis=0)
+    if some.any():
+        low[some], high[some] = np.nanquantile(defined[:, some], [tail, 1.0 - tail], axis=0)
     return value, low, high
 
 

@@ -7,15 +7,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from audit.analyses.findings import Cause
+from audit.analyses.findings import Cause, finding
 from audit.analyses.groups import groups_of
 from audit.analyses.outcomes import first_pass, truncated
+from audit.analyses.same_text import same_text
 from audit.facts.rows import RunRows
 
 SAME_MIX = 1e-3
 """p-value below which two prompt mixes are called different; heuristic."""
-TOLERANCE = 1e-6
-"""Rewards and log-probs of the same text closer than this are the same (float32 rounding)."""
 
 
 def data_causes(a: RunRows, b: RunRows) -> tuple[list[Cause], list[str]]:
@@ -29,7 +28,7 @@ def data_causes(a: RunRows, b: RunRows) -> tuple[list[Cause], list[str]]:
     """
     causes: list[Cause] = []
     skipped: list[str] = []
-    for check in (_group_size, _prompts, _budget, _same_text):
+    for check in (_group_size, _prompts, _budget, same_text):
         found, missing = check(a, b)
         causes += found
         skipped += missing
@@ -45,7 +44,7 @@ def _group_size(a: RunRows, b: RunRows) -> tuple[list[Cause], list[str]]:
     summary = (
         f"Groups of {sizes[0]} against groups of {sizes[1]}: other baselines and other zero-signal shares."
     )
-    return [_cause("data.group_size", 0.99, summary, {"a": sizes[0], "b": sizes[1]})], []
+    return [finding("data.group_size", 0.99, summary, {"a": sizes[0], "b": sizes[1]})], []
 
 
 def _prompts(a: RunRows, b: RunRows) -> tuple[list[Cause], list[str]]:
@@ -59,7 +58,7 @@ def _prompts(a: RunRows, b: RunRows) -> tuple[list[Cause], list[str]]:
         "shared_prompts": len(shared),
         "share_of_groups_on_shared_prompts": covered,
     }
-    if min(covered) < 0.5:
+    if max(covered) < 0.5:
         # Two draws from one large data set share few prompts by chance: ask whether they look alike instead.
         sizes = [_prompt_lengths(rows) for rows in (a, b)]
         if any(s is None for s in sizes):
@@ -73,7 +72,7 @@ def _prompts(a: RunRows, b: RunRows) -> tuple[list[Cause], list[str]]:
         summary = (
             f"Few prompts are shared ({len(shared)}), and prompt lengths differ (p = {test.pvalue:.1e})."
         )
-        return [_cause("data.prompts", 0.8, summary, evidence)], []
+        return [finding("data.prompts", 0.8, summary, evidence)], []
     names = sorted(set(counts[0]) | set(counts[1]))
     table = np.array([[c.get(p, 0) for p in names] for c in counts])
     p = float(stats.chi2_contingency(table).pvalue) if len(names) > 1 else 1.0
@@ -85,7 +84,7 @@ def _prompts(a: RunRows, b: RunRows) -> tuple[list[Cause], list[str]]:
         f"The prompt mix differs (p = {p:.1e}): {only[0]:.0%} of A's and {only[1]:.0%} of B's groups "
         "are on prompts that the other run never saw."
     )
-    return [_cause("data.prompts", 0.9, summary, evidence)], []
+    return [finding("data.prompts", 0.9, summary, evidence)], []
 
 
 def _prompt_counts(rows: RunRows) -> dict[str, int]:
@@ -128,61 +127,4 @@ def _budget(a: RunRows, b: RunRows) -> tuple[list[Cause], list[str]]:
         f"Responses are cut at {budgets[0]:g} tokens in A ({shares[0]:.1%} of them) and at {budgets[1]:g} "
         f"in B ({shares[1]:.1%})."
     )
-    return [_cause("data.truncation", 0.95, summary, {"budget": budgets, "truncated_share": shares})], []
-
-
-def _same_text(a: RunRows, b: RunRows) -> tuple[list[Cause], list[str]]:
-    """The same response to the same prompt must get the same reward and the same reference log-probs."""
-    if not all(
-        {"response", "prompt_id"} <= rows.run.columns or "token_ids" in rows.run.columns for rows in (a, b)
-    ):
-        return [], ["same text, different reward: needs response or token_ids"]
-    tables = [_by_text(rows) for rows in (a, b)]
-    causes = []
-    shared = [key for key in tables[0] if key in tables[1]]
-    reward_gap = [tables[0][k][0] - tables[1][k][0] for k in shared if _one_reward(tables, k)]
-    changed = sum(abs(gap) > TOLERANCE for gap in reward_gap)
-    if changed > 0.01 * len(reward_gap) and changed >= 3:
-        summary = (
-            f"{changed} of {len(reward_gap)} texts that both runs produced got another reward: "
-            f"mean change {np.mean(reward_gap):+.3f}."
-        )
-        evidence = {"texts": len(reward_gap), "changed": changed, "mean_change": float(np.mean(reward_gap))}
-        causes.append(_cause("data.reward", 0.95, summary, evidence))
-    gaps = np.array([tables[0][k][2] - tables[1][k][2] for k in shared])
-    gaps = np.abs(gaps[np.isfinite(gaps)])
-    if len(gaps) >= 3 and float(np.median(gaps)) > 1e-3:
-        summary = (
-            f"{len(gaps)} texts that both runs produced have other reference log-probs (median gap "
-            f"{np.median(gaps):.3g} nats per response): another reference model, template or tokeniser."
-        )
-        causes.append(
-            _cause("model.reference", 0.9, summary, {"texts": len(gaps), "median": float(np.median(gaps))})
-        )
-    return causes, []
-
-
-def _by_text(rows: RunRows) -> dict[tuple[str, Any], tuple[float, float, float]]:
-    """(prompt, text) → lowest reward, highest reward, summed reference log-prob of the first occurrence."""
-    text = "token_ids" if "token_ids" in rows.run.columns else "response"
-    columns = ["prompt_id", text, "reward", "logp_ref"]
-    found: dict[tuple[str, Any], tuple[float, float, float]] = {}
-    for batch in rows.run.batches(columns):
-        for prompt, said, reward, ref in zip(*(batch[name].to_pylist() for name in columns), strict=True):
-            if reward is None or said is None:
-                continue
-            key = (prompt, said if isinstance(said, str) else tuple(said))
-            low, high, logp = found.get(key, (reward, reward, np.nan if ref is None else float(sum(ref))))
-            found[key] = (min(low, reward), max(high, reward), logp)
-    return found
-
-
-def _one_reward(
-    tables: list[dict[tuple[str, Any], tuple[float, float, float]]], key: tuple[str, Any]
-) -> bool:
-    """Whether both runs always gave this text one reward; a noisy reward says nothing about a change."""
-    return all(table[key][1] - table[key][0] <= TOLERANCE for table in tables)
-
-
-def _cause(id_: str, confidence: float, summary: str, evidence: dict[str, Any]) -> Cause:
-    return Cause(id_, None, None, None, confidence, summary, evidence)
+    return [finding("data.truncation", 0.95, summary, {"budget": budgets, "truncated_share": shares})], []

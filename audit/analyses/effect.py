@@ -51,7 +51,8 @@ class Comparison(msgspec.Struct, frozen=True):
     """Per-prompt sums of one run, with what had to be left out."""
 
     run_id: str
-    coalitions: Coalitions
+    coalitions: Coalitions | None
+    """None where nothing that differs can be compared."""
     changes: dict[str, str]
     not_compared: list[str]
     prompts: list[str]
@@ -65,7 +66,7 @@ def objective_effects(
     Returns
     -------
     effects : list of ObjectiveEffect
-        One per run, then the pooled one over the runs that could carry the most parts. Empty where the two
+        One per run, and one over all of them where they could carry the same parts. Empty where the two
         objectives are the same.
     skipped : list of str
         Runs that cannot carry the comparison, with the reason.
@@ -78,19 +79,17 @@ def objective_effects(
         except AuditError as error:
             skipped.append(f"{rows.run.run_id}: {error}")
             continue
-        if comparison is not None:
+        if comparison.coalitions is None:
+            skipped += comparison.not_compared
+        else:
             done.append(comparison)
-    if not done:
-        return [], skipped
     effects = [_effect([comparison]) for comparison in done]
-    most = max(len(comparison.coalitions.parts) for comparison in done)
-    full = [comparison for comparison in done if len(comparison.coalitions.parts) == most]
-    if len({comparison.coalitions.parts for comparison in full}) == 1 and len(done) > 1:
-        effects.append(_effect(full))
+    if len(done) > 1 and len({tuple(comparison.changes) for comparison in done}) == 1:
+        effects.append(_effect(done))
     return effects, skipped
 
 
-def _compare(rows: RunRows, a: Objective, b: Objective) -> Comparison | None:
+def _compare(rows: RunRows, a: Objective, b: Objective) -> Comparison:
     if rows.facts is None:
         needs_tokens = "token_ids, or length in tokens"
         msg = f"the objective effect needs {needs_tokens}, which this log does not have."
@@ -104,26 +103,24 @@ def _compare(rows: RunRows, a: Objective, b: Objective) -> Comparison | None:
             # What one side cannot carry is taken out of both, so that it cannot pass for a difference.
             a, b = _without(part, a, absent), _without(part, b, absent)
     parts = differing_parts(a, b)
-    if not parts:
-        return None
     ids = rows.table["prompt_id"].to_pylist()
     prompts = [ids[first] for first in np.unique(rows.prompt, return_index=True)[1]]
     return Comparison(
         run_id=rows.run.run_id,
-        coalitions=coalition_sums(rows, a, b, parts),
-        changes={part: _change(part, a, b) for part in parts},
+        coalitions=coalition_sums(rows, a, b, parts) if parts else None,
+        changes=describe_changes(a, b),
         not_compared=not_compared,
         prompts=prompts,
     )
 
 
-def _change(part: str, a: Objective, b: Objective) -> str:
-    listed = []
+def describe_changes(a: Objective, b: Objective) -> dict[str, str]:
+    """Part → the fields in which two objectives differ, as 'kind group_std → none'."""
+    listed: dict[str, list[str]] = {}
     for field, in_a, in_b in differing_fields(a, b):
-        owner, _, leaf = field.partition(".")
-        if owner == part:
-            listed.append(f"{leaf} {_value(in_a)} → {_value(in_b)}")
-    return ", ".join(listed)
+        part, _, leaf = field.partition(".")
+        listed.setdefault(part, []).append(f"{leaf} {_value(in_a)} → {_value(in_b)}")
+    return {part: ", ".join(changes) for part, changes in listed.items()}
 
 
 def _value(value: Any) -> str:
@@ -144,7 +141,7 @@ def _without(part: str, objective: Objective, columns: frozenset[str]) -> Object
 
 
 def _effect(comparisons: list[Comparison]) -> ObjectiveEffect:
-    coalitions = [comparison.coalitions for comparison in comparisons]
+    coalitions = [comparison.coalitions for comparison in comparisons if comparison.coalitions is not None]
     sums = _pool_prompts(comparisons)
     parts, count = coalitions[0].parts, 2 ** len(coalitions[0].parts)
     shapley = shapley_matrix(len(parts))
@@ -183,7 +180,7 @@ def _pool_prompts(comparisons: list[Comparison]) -> np.ndarray:
     """Sum the per-prompt rows of several runs, so that a prompt is one cluster wherever it was sampled."""
     ids = [prompt for comparison in comparisons for prompt in comparison.prompts]
     _, codes = np.unique(np.asarray(ids, dtype=object).astype(str), return_inverse=True)
-    stacked = np.vstack([comparison.coalitions.sums for comparison in comparisons])
+    stacked = np.vstack([comparison.coalitions.sums for comparison in comparisons if comparison.coalitions])
     pooled = np.zeros((int(codes.max()) + 1, stacked.shape[1]))
     np.add.at(pooled, codes, stacked)
     return pooled

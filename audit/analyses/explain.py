@@ -9,7 +9,7 @@ import numpy as np
 
 from audit.analyses.config_effect import config_causes
 from audit.analyses.data_effect import data_causes
-from audit.analyses.effect import ObjectiveEffect, objective_effects
+from audit.analyses.effect import ObjectiveEffect, describe_changes, objective_effects
 from audit.analyses.findings import Cause, Effect
 from audit.analyses.infer import Inference, infer
 from audit.analyses.outcomes import first_pass, truncated
@@ -103,11 +103,12 @@ def explain(a: Run, b: Run) -> Explanation:
     outcomes, missing = _outcomes(rows_a, rows_b)
     skipped += missing
 
-    differs = []
+    differs: list[FieldDifference] = []
+    changes: dict[str, str] | None = None
     if declared_a and declared_b:
         fields = differing_fields(declared_a.objective, declared_b.objective)
         differs = [FieldDifference(field, va, vb) for field, va, vb in fields]
-    both_declared = declared_a is not None and declared_b is not None
+        changes = describe_changes(declared_a.objective, declared_b.objective)
     return Explanation(
         runs=[RunId(r.run.run_id, r.num_rows, len(np.unique(r.step)), r.run.tier) for r in (rows_a, rows_b)],
         declared=DeclaredPair(
@@ -121,7 +122,7 @@ def explain(a: Run, b: Run) -> Explanation:
         effects=effects,
         outcomes=outcomes,
         skipped=list(dict.fromkeys(skipped)),
-        verdict=decide(effects, [*data, *config], (inferred_a, inferred_b), outcomes, declared=both_declared),
+        verdict=decide(effects, [*data, *config], (inferred_a, inferred_b), outcomes, changes),
     )
 
 

@@ -42,3 +42,8 @@ class Effect(msgspec.Struct, frozen=True):
     high: float | None
     n: list[int]
     note: str = ""
+
+
+def finding(id_: str, confidence: float, summary: str, evidence: dict[str, Any]) -> Cause:
+    """A cause outside the token weights, which has no share of them."""
+    return Cause(id_, None, None, None, confidence, summary, evidence)

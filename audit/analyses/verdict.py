@@ -7,7 +7,7 @@ import math
 import msgspec
 
 from audit.analyses.effect import SAME_DIRECTION, ObjectiveEffect, PartEffect
-from audit.analyses.findings import Cause, Effect
+from audit.analyses.findings import Cause, Effect, finding
 from audit.analyses.infer import Inference
 
 SMALL_SHARE = 0.01
@@ -32,16 +32,24 @@ def decide(
     other: list[Cause],
     inferred: tuple[Inference, Inference],
     outcomes: list[Effect],
-    *,
-    declared: bool,
+    changes: dict[str, str] | None,
 ) -> Verdict:
-    """Rank the causes: parts of the objective by the share of the weights that they move, then the others."""
+    """Rank the causes: parts of the objective by the share of the weights that they move, then the others.
+
+    ``changes`` are the parts in which the declared objectives differ (None: not both declare one); a part
+    whose effect these logs cannot measure is still named, without a share.
+    """
     causes: list[Cause] = []
     whole = _whole(effects)
     if whole is not None:
-        confidence = _confidence(inferred, declared=declared)
+        confidence = _confidence(inferred, declared=changes is not None)
         causes += [_cause_of(part, whole, confidence) for part in whole.parts if _matters(part, whole)]
         causes.sort(key=lambda cause: -(cause.share or 0.0))
+    measured = {part.part for effect in effects for part in effect.parts}
+    for part, change in (changes or {}).items():
+        if part not in measured:
+            summary = f"{part} is declared to differ ({change}); these logs cannot say how much that moves."
+            causes.append(finding(f"objective.{part}", 0.5, summary, {"change": change}))
     causes += sorted(other, key=lambda cause: -cause.confidence)
     return Verdict(causes, _contradictions(inferred) + _text(causes, whole, outcomes))
 

@@ -12,7 +12,7 @@ from audit.facts.rows import RunRows
 from audit.logs import Run
 from audit.objectives.catalogue import named
 from audit.objectives.dialects import from_framework
-from audit.objectives.objective import Objective, from_dict
+from audit.objectives.objective import PARTS, Objective, from_dict
 
 _BUDGETS = ("max_completion_length", "max_new_tokens", "max_tokens", "response_length", "max_response_length")
 
@@ -60,8 +60,9 @@ def declared_objective(run: Run) -> DeclaredObjective | None:
 def read_objective(declaration: str | dict[str, Any]) -> Objective:
     """Build an objective from a catalogue name, a name with overrides, or every field.
 
-    ``{"name": "grpo", "scale": {"ddof": 1}}`` is GRPO with that one field changed; a name outside the
-    catalogue starts from the defaults of :class:`~audit.objectives.objective.Objective`.
+    ``{"name": "grpo", "scale": {"ddof": 1}}`` is GRPO with that one field changed. A name outside the
+    catalogue must come with every part, so that a misspelt name cannot pass for an algorithm of its own;
+    without a name, missing parts take the defaults of :class:`~audit.objectives.objective.Objective`.
 
     Raises
     ------
@@ -69,12 +70,9 @@ def read_objective(declaration: str | dict[str, Any]) -> Objective:
     """
     if isinstance(declaration, str):
         return named(declaration)
-    name = declaration.get("name", "custom")
-    try:
-        base = named(name).to_dict()
-    except AuditError:
-        base = Objective(name=str(name)).to_dict()
-    return from_dict(_merge(base, declaration))
+    complete = "name" not in declaration or set(PARTS) <= declaration.keys()
+    base = Objective() if complete else named(str(declaration["name"]))
+    return from_dict(_merge(base.to_dict(), declaration))
 
 
 def with_budget(objective: Objective, rows: RunRows) -> tuple[Objective, str | None]:

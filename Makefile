@@ -1,0 +1,52 @@
+# Two commands do everything on a fresh machine with Python 3.11+ and make: `make demo` and `make test`.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
+INPUTS := pyproject.toml setup.py constraints.txt
+export HF_HUB_OFFLINE = 1
+
+.PHONY: help demo test check sample-logs schemas clean
+.DEFAULT_GOAL := help
+
+help:  ## List the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "rlaudit needs Python 3.11 or newer; try make PYTHON=python3.12")'
+	@echo "Creating $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: $(BIN)/python $(INPUTS)
+	@echo "Installing rlaudit (a few minutes on a fresh machine: torch alone is some 200 MB)"
+	@$(PIP) -e .
+	@touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed
+	@echo "Installing the test tools, TRL among them"
+	@$(PIP) -e '.[dev]'
+	@touch $@
+
+demo: $(VENV)/.installed  ## Install, explain two sample runs, write report.html
+	@$(BIN)/rlaudit explain sample_logs/team/grpo-seed1 sample_logs/team/dr-grpo-seed1 -o report.html
+	@echo
+	@echo "The same as a page:       open report.html"
+	@echo "Two seeds of one config:  $(BIN)/rlaudit explain sample_logs/team/grpo-seed1 sample_logs/team/grpo-seed2"
+	@echo "All runs in the browser:  $(BIN)/rlaudit dashboard sample_logs/team"
+
+test: check  ## Install what the tests need and run all of them
+	$(BIN)/python -m pytest -n 2
+
+check: $(VENV)/.installed-dev  ## Lint, format, types
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+sample-logs: $(VENV)/.installed-dev  ## Train the sample runs again and replace sample_logs/
+	$(BIN)/python sample_logs/make.py
+
+schemas: $(VENV)/.installed-dev  ## Write schemas/*.schema.json again from the result types
+	$(BIN)/python -m audit.report.schemas
+
+clean:  ## Remove the virtual environment and what the tools left behind
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache report.html

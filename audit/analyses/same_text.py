@@ -1,0 +1,105 @@
+"""The same response to the same prompt must get the same reward and the same reference log-probs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from audit.analyses.findings import Cause, finding
+from audit.analyses.outcomes import first_pass
+from audit.facts.rows import RunRows
+
+TOLERANCE = 1e-6
+"""Rewards closer than this are the same (float32 rounding)."""
+LEAST = 3
+"""Texts that must disagree before a change is claimed; heuristic."""
+
+
+@dataclass
+class Said:
+    """What one run made of one text, over every time that it was sampled."""
+
+    rewards: list[float] = field(default_factory=list)
+    logp_ref: float = np.nan
+    """Summed reference log-prob, nats."""
+
+    @property
+    def spread(self) -> float:
+        """Largest difference between two rewards of this text."""
+        return max(self.rewards) - min(self.rewards)
+
+    @property
+    def mean(self) -> float:
+        """Mean reward of this text."""
+        return float(np.mean(self.rewards))
+
+
+Texts = dict[tuple[str, Any], Said]
+
+
+def same_text(a: RunRows, b: RunRows) -> tuple[list[Cause], list[str]]:
+    """Compare what both runs made of the texts that both of them sampled."""
+    for rows in (a, b):
+        if not {"response", "token_ids"} & rows.run.columns:
+            return [], [f"same text, different reward: {rows.run.run_id} needs response or token_ids"]
+    texts = _texts(a), _texts(b)
+    shared = [key for key in texts[0] if key in texts[1]]
+    return [*_reward(texts, shared), *_reference(texts, shared)], []
+
+
+def _reward(texts: tuple[Texts, Texts], shared: list[tuple[str, Any]]) -> list[Cause]:
+    gaps = np.array([texts[1][key].mean - texts[0][key].mean for key in shared])
+    changed = int((np.abs(gaps) > TOLERANCE).sum())
+    if changed < LEAST or changed < 0.01 * len(shared):
+        return []
+    # A judge that gives one text two rewards within a run needs no change to do so between runs.
+    repeated = [said for side in texts for said in side.values() if len(said.rewards) > 1]
+    noisy = sum(said.spread > TOLERANCE for said in repeated)
+    if repeated and noisy / len(repeated) > 0.3 * changed / len(shared):
+        return []
+    confidence = 0.95 if len(repeated) >= 10 * LEAST else 0.6
+    summary = (
+        f"{changed} of {len(shared)} texts that both runs sampled got another reward in B, by "
+        f"{gaps[np.abs(gaps) > TOLERANCE].mean():+.3g} on average"
+    )
+    summary += (
+        f" ({noisy} of {len(repeated)} texts repeated within a run did)."
+        if repeated
+        else "; no text repeats within a run, so a noisy reward is not ruled out."
+    )
+    evidence = {"texts": len(shared), "changed": changed, "repeated": len(repeated), "noisy": noisy}
+    return [finding("data.reward", confidence, summary, evidence)]
+
+
+def _reference(texts: tuple[Texts, Texts], shared: list[tuple[str, Any]]) -> list[Cause]:
+    gaps = np.array([texts[1][key].logp_ref - texts[0][key].logp_ref for key in shared])
+    gaps = np.abs(gaps[np.isfinite(gaps)])
+    if len(gaps) < LEAST or float(np.median(gaps)) < 1e-3:
+        return []
+    summary = (
+        f"{len(gaps)} texts that both runs sampled have other reference log-probs in B (median gap "
+        f"{np.median(gaps):.3g} nats per response): another reference model, template or tokeniser."
+    )
+    evidence = {"texts": len(gaps), "median_gap": float(np.median(gaps))}
+    return [finding("model.reference", 0.9, summary, evidence)]
+
+
+def _texts(rows: RunRows) -> Texts:
+    """Every scorable text of the first inner pass, by prompt and tokens (or text, where there are no ids)."""
+    text = "token_ids" if "token_ids" in rows.run.columns else "response"
+    columns = ["prompt_id", text, "reward", "logp_ref"]
+    use = first_pass(rows)
+    found: Texts = {}
+    row = 0
+    for batch in rows.run.batches(columns):
+        for prompt, said, reward, ref in zip(*(batch[name].to_pylist() for name in columns), strict=True):
+            row += 1
+            if not use[row - 1] or reward is None or said is None:
+                continue
+            entry = found.setdefault((prompt, said if isinstance(said, str) else tuple(said)), Said())
+            entry.rewards.append(reward)
+            if ref is not None:
+                entry.logp_ref = float(sum(ref))
+    return found

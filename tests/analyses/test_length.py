@@ -1,0 +1,85 @@
+"""Length bias against Jensen's inequality worked out by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from synthetic import rollouts, write
+
+from audit.analyses.length import length_bias
+from audit.errors import MissingColumn
+from audit.facts.rows import RunRows
+from audit.objectives.catalogue import named
+
+
+def on_policy(tmp_path, **options):
+    return RunRows.read(write(tmp_path / "run", rollouts(epochs=1, **options), sampling={"max_tokens": 20}))
+
+
+def test_per_response_mean_pushes_correct_answers_down_and_wrong_ones_up(tmp_path) -> None:
+    result = length_bias(on_policy(tmp_path, steps=30), named("grpo"))
+    assert result.slope.positive.value == pytest.approx(-1.0, abs=1e-9)
+    assert result.slope.negative.value == pytest.approx(-1.0, abs=1e-9)
+    assert result.pressure.correct.high < 0 < result.pressure.wrong.low
+    assert "L^-1.00" in result.verdict
+
+
+@pytest.mark.parametrize("name", ["dr_grpo", "dapo", "rloo"])
+def test_a_shared_divisor_does_not_push_within_a_side(tmp_path, name: str) -> None:
+    result = length_bias(on_policy(tmp_path), named(name))
+    for side in (result.pressure.correct, result.pressure.wrong):
+        assert side.value == pytest.approx(0.0, abs=1e-12)
+    if name == "rloo":
+        assert result.slope.positive.value == pytest.approx(0.0, abs=1e-9)
+
+
+def test_the_pressure_is_the_covariance_of_one_group_by_hand(tmp_path) -> None:
+    data = rollouts(steps=1, groups=1, epochs=1)
+    for row, reward in zip(data, [1, 1, 1, 0, 0, 0, 0, 0], strict=True):
+        row["reward"] = float(reward)
+    result = length_bias(RunRows.read(write(tmp_path / "run", data)), named("grpo"))
+    length = np.array([row["length"] for row in data], dtype=float)
+    reward = np.array([row["reward"] for row in data])
+    weight = (reward - reward.mean()) / reward.std() / length / 8
+    weight /= np.abs(weight).mean()
+    for side, chosen in ((result.pressure.correct, reward == 1), (result.pressure.wrong, reward == 0)):
+        assert side.value == pytest.approx(np.cov(weight[chosen], length[chosen])[0, 1], rel=1e-6)
+        assert side.n == chosen.sum()
+    assert result.pressure.all.value == pytest.approx(np.cov(weight, length)[0, 1], rel=1e-6)
+
+
+def test_drift_is_the_slope_within_prompt(tmp_path) -> None:
+    data = rollouts(steps=40, epochs=1, longest=5)
+    for row in data:
+        extra = 2 * row["step"] // 10 + (10 if row["prompt_id"] == "p3" else 0)
+        row["length"] += extra
+        for name, filler in (("token_ids", 0), ("loss_mask", True), ("logp_old", -1.0), ("logp_ref", -1.0)):
+            row[name] = row[name] + [filler] * extra
+        row["logp_theta"] = row["logp_old"]
+    drift = length_bias(RunRows.read(write(tmp_path / "run", data)), named("grpo")).drift.all
+    assert drift.low < 20.0 < drift.high
+    assert drift.high - drift.low < 5
+
+
+def test_objectives_that_the_log_cannot_carry_are_skipped_with_the_column(tmp_path) -> None:
+    result = length_bias(on_policy(tmp_path, steps=2), named("grpo"))
+    by_name = {entry.objective: entry for entry in result.per_objective}
+    assert by_name["remax"].pressure is None
+    assert "is_greedy" in by_name["remax"].skipped
+    assert "advantage" in by_name["ppo"].skipped
+    assert by_name["dapo"].pressure is not None
+
+
+def test_a_log_without_log_probs_says_that_the_ratio_is_assumed(tmp_path) -> None:
+    keep = ("step", "prompt_id", "group_id", "sample_index", "reward", "length")
+    data = [{k: row[k] for k in keep} for row in rollouts(epochs=1)]
+    result = length_bias(RunRows.read(write(tmp_path / "run", data)), named("grpo"))
+    assert result.slope.positive.value == pytest.approx(-1.0, abs=1e-9)
+    assert any("logp_theta" in doubt for doubt in result.doubts)
+
+
+def test_without_lengths_nothing_is_said(tmp_path) -> None:
+    keep = ("step", "prompt_id", "group_id", "sample_index", "reward", "response")
+    data = [{k: row[k] for k in keep} for row in rollouts(epochs=1)]
+    with pytest.raises(MissingColumn, match="token_ids"):
+        length_bias(RunRows.read(write(tmp_path / "run", data)), named("grpo"))
