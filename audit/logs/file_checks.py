@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from audit.errors import closest
-from audit.logs.canonical import plain_type
+from audit.logs.canonical import is_list, plain_type
 from audit.logs.manifest import unknown_key_hint
 from audit.logs.parts import Part
 from audit.logs.run import Run
@@ -37,7 +38,7 @@ def _manifest(run: Run) -> Iterator[Problem]:
             summary="The log has no run.json: what the run was meant to do is not declared.",
             hint="Write one (schemas/README.md); with framework and config the objective is known.",
         )
-    elif manifest.schema is None:
+    elif manifest.schema is None and run.format == "rlaudit":
         yield Problem(
             id="manifest.schema-absent",
             severity="warning",
@@ -99,7 +100,7 @@ def _types(run: Run) -> Iterator[Problem]:
         for part in run.parts:
             kind = plain_type(part.types[column.name]) if column.name in part.types else None
             if kind is not None and not pt.is_null(kind):
-                found[str(kind)].append(part.name)
+                found[_meaning(kind)].append(part.name)
         if len(found) > 1:
             kinds = "; ".join(f"{kind} in {len(names)} ({names[0]})" for kind, names in found.items())
             yield Problem(
@@ -118,12 +119,21 @@ def _types(run: Run) -> Iterator[Problem]:
             )
 
 
+def _meaning(kind: pa.DataType) -> str:
+    """Name a type so that kinds of lists and of strings, which hold the same values, are not told apart."""
+    if is_list(kind):
+        return f"list<{_meaning(plain_type(kind.value_type))}>"
+    return "string" if pt.is_large_string(kind) or pt.is_string_view(kind) else str(kind)
+
+
 def _columns_in_some_files(run: Run) -> Iterator[Problem]:
     if len(run.parts) < 2:
         return
     held = [part.holding(run.columns) for part in run.parts]
     filled = [place for place, part in enumerate(run.parts) if part.num_rows]
     for column in COLUMNS:
+        if column.default is not None:
+            continue
         having = [place for place in filled if column.name in held[place]]
         lacking = [place for place in filled if column.name not in held[place]]
         if not having or not lacking:
