@@ -126,7 +126,7 @@ def build_trainer(
     prompts: int = 48,
     algorithm: str = "grpo",
     rewards: tuple[Any, ...] = (exact_answer,),
-    callbacks: list[Any] | None = None,
+    eval_dataset: Any = None,
     **options: Any,
 ) -> GRPOTrainer | RLOOTrainer:
     """Return a trainer on ``prompts`` sums.
@@ -168,6 +168,6 @@ def build_trainer(
         reward_funcs=list(rewards),
         args=config,
         train_dataset=Dataset.from_dict({"prompt": [f"{a}+{b}=" for a, b in sums(prompts)]}),
+        eval_dataset=eval_dataset,
         processing_class=build_tokenizer(),
-        callbacks=callbacks,
     )

@@ -107,7 +107,8 @@ class Recorder:
         self._attached = True
         for name in _WRAPPED:
             setattr(trainer, name, self._wrap(name, getattr(trainer, name)))
-        trainer.add_callback(_callback(self, flush_steps))
+        self._callback = _callback(self, flush_steps)
+        trainer.add_callback(self._callback)
 
     def flush(self) -> None:
         """Write everything recorded so far."""
@@ -135,6 +136,7 @@ class Recorder:
             self._attached = False
             for name in _WRAPPED:
                 delattr(self._trainer, name)
+            self._trainer.remove_callback(self._callback)
 
     def _wrap(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
         wrappers: dict[str, Callable[..., Any]] = {
