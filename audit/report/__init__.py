@@ -1,1 +1,1 @@
-"""What people read: text for the terminal, files for others, the catalogue in words. Nothing is computed here."""
+"""What people read: terminal output, report files, the catalogue in words. Nothing is computed here."""

@@ -1,8 +1,11 @@
-"""What each field of an objective does to training, in one line; and what a difference in it means."""
+"""What each field of an objective does to training, in one line; and what each cause does."""
 
 from __future__ import annotations
 
 from typing import Any
+
+from audit.analyses.findings import Cause
+from audit.report.format import number
 
 PARTS = {
     "shaping": "which reward the objective sees",
@@ -16,65 +19,97 @@ PARTS = {
 }
 """What a part of an objective decides."""
 
-_FIELDS = {
+CAUSES = {
+    "data.prompts": "the runs train on other questions: their outcomes are not of one task",
+    "data.group_size": "other noise in the baseline, and another share of groups without signal",
+    "data.reward": "the same text earns another reward: the runs pursue different goals",
+    "data.truncation": "another generation budget: what is cut, and how long a response can get",
+    "data.grouping": "responses are measured against other responses",
+    "sampling.temperature": "other exploration, and log-probs of another distribution",
+    "sampling.support": "the tail is cut at another place: what is sampled is not what is trained",
+    "model.reference": "the KL pulls to another place",
+    "model.init": "the runs start from other weights",
+    "tokens.retokenised": "the tokens that train are not the tokens that were sampled",
+    "tokens.mask": "other tokens take the loss",
+    "numerics.mismatch": "the sampler's log-probs are not the trainer's: off-policy from the start",
+    "numerics.precision": "ratios carry the rounding noise of another precision",
+    "staleness": "responses come from older policies, and more tokens meet the clip",
+    "optimiser": "the same weights make another step",
+    "logging": "the logs record differently; the runs themselves may not differ",
+}
+"""What a cause outside of the objective does."""
+
+_SCALE = "dividing by the std: hard and easy prompts weigh up to 40 % more, and KL relatively less"
+_CLIP = "PPO's clip removes tokens beyond the bound; CISPO caps their weight and keeps them"
+FIELDS = {
     "shaping.clip": "rewards beyond the bounds count as the bound: outliers lose their pull",
     "shaping.overlong": "long responses pay before the baseline is taken: length is penalised on purpose",
-    "shaping.overlong.max_length": "where the length penalty is complete",
-    "shaping.overlong.cache": "how early before that length the penalty begins",
+    "shaping.overlong.max_length": "the length at which the penalty is complete",
+    "shaping.overlong.cache": "how far below that length the penalty begins",
     "shaping.overlong.penalty": "how much reward an overlong response loses",
     "filter.dynamic_sampling": "groups without signal leave the batch, so the others weigh more",
     "filter.mask_truncated": "cut-off responses take no loss: being cut is neither rewarded nor punished",
-    "baseline.kind": "another baseline changes the variance and, unless it leaves the response out, the scale",
-    "scale.kind": (
-        "dividing by the group's std gives hard and easy prompts up to 40 % more weight "
-        "and makes KL relatively weaker"
-    ),
+    "baseline.kind": "another baseline, another variance; leave-one-out also scales by G / (G - 1)",
+    "scale": _SCALE,
+    "scale.kind": _SCALE,
     "scale.ddof": "ddof 1 makes every std larger: all weights shrink by one factor, less so in large groups",
     "scale.epsilon": "matters only where the std is as small as epsilon: it damps nearly uniform groups",
-    "ratio.denominator": "ratios against the sampler also correct for the inference engine; theta: none at all",
+    "ratio.denominator": "'sampler' also corrects for the inference engine; 'theta' corrects for nothing",
     "ratio.level": "one ratio per response moves all its tokens together; per token each is judged alone",
-    "clip.kind": "PPO's clip removes tokens beyond the bound; CISPO only caps their weight and keeps them",
-    "clip.epsilon_low": "a wider lower bound lets tokens that are punished fall further in one step",
-    "clip.epsilon_high": "a wider upper bound lets rare tokens that are rewarded grow further in one step",
-    "clip.delta": "caps the ratio of punished tokens: one stale token cannot dominate the step",
-    "clip.dual": "punished tokens whose ratio has grown beyond the bound are removed",
+    "clip": _CLIP,
+    "clip.kind": _CLIP,
+    "clip.epsilon_low": "a wider lower bound lets punished tokens fall further before they drop out",
+    "clip.epsilon_high": "a wider upper bound lets rewarded rare tokens grow further before they drop out",
+    "clip.delta": "punished tokens whose ratio exceeds delta drop out: one stale token cannot dominate",
+    "clip.dual": "punished tokens whose ratio exceeds the bound drop out",
     "aggregation.kind": "another divisor: it decides whether length changes the weight of a token",
-    "aggregation.scope": "what the divisor counts: one micro-batch, one optimiser step, or one generation batch",
+    "aggregation.scope": "what the divisor counts: a micro-batch, an optimiser step or a generation batch",
     "aggregation.constant": "a common factor on every weight: acts as another learning rate",
-    "kl.reward": "KL in the reward enters the advantage and is divided by the std with it",
+    "kl.reward": "KL in the reward enters the advantage, and is divided by the std with it",
     "kl.reward.coefficient": "a stronger pull to the reference, inside the advantage",
-    "kl.reward.estimator": "another estimate of the same KL: other variance, other sign behaviour per token",
+    "kl.reward.estimator": "another estimate of the same KL: other variance, other sign per token",
     "kl.loss": "KL in the loss pulls every token to the reference, whatever its advantage",
     "kl.loss.coefficient": "a stronger pull to the reference, on every token",
-    "kl.loss.estimator": "in the loss k1 has no mean gradient, k2 reverse KL, k3 forward KL",
+    "kl.loss.estimator": "its gradient: k1 none on average, k2 that of reverse KL, k3 that of forward KL",
     "kl.loss.gradient": "with the ratio, k3 has the reverse-KL gradient; without, the forward-KL gradient",
 }
+"""What a difference in a field does."""
 
 _VALUES = {
-    ("baseline.kind", "none"): "raw rewards",
-    ("baseline.kind", "group_mean"): "the group's mean",
-    ("baseline.kind", "leave_one_out"): "the others' mean (unbiased)",
-    ("baseline.kind", "greedy"): "the greedy response",
-    ("baseline.kind", "batch_mean"): "the batch's mean, so easy prompts are pushed up",
+    ("baseline.kind", "none"): "the raw reward",
+    ("baseline.kind", "group_mean"): "reward - group mean",
+    ("baseline.kind", "leave_one_out"): "reward - mean of the others (unbiased)",
+    ("baseline.kind", "greedy"): "reward - reward of the greedy response",
+    ("baseline.kind", "batch_mean"): "reward - batch mean (easy prompts are pushed up)",
     ("baseline.kind", "logged"): "the advantage as logged",
-    ("aggregation.kind", "seq-mean-token-mean"): "every response counts alike, its tokens share 1/|o|",
-    ("aggregation.kind", "token-mean"): "every token of the batch counts alike",
-    ("aggregation.kind", "seq-mean-token-sum"): "every token counts alike, long responses count more",
-    ("aggregation.kind", "seq-mean-token-sum-norm"): "every token counts alike, over a constant",
-    ("aggregation.kind", "token-sum"): "every token counts alike, nothing divides",
-    ("aggregation.kind", "token-sum-norm"): "every token counts alike, over a constant",
+    ("aggregation.kind", "seq-mean-token-mean"): "responses count alike, their tokens share 1/|o|",
+    ("aggregation.kind", "token-mean"): "tokens count alike, over their number",
+    ("aggregation.kind", "seq-mean-token-sum"): "tokens count alike, over the responses",
+    ("aggregation.kind", "seq-mean-token-sum-norm"): "tokens count alike, over a constant",
+    ("aggregation.kind", "token-sum"): "tokens count alike, undivided",
+    ("aggregation.kind", "token-sum-norm"): "tokens count alike, over a constant",
 }
 
 
-def consequence(field: str, a: Any = None, b: Any = None) -> str:
-    """Return what a difference in ``field`` does, in one line; for some fields, said for each value."""
+def consequence(field: str, a: Any = None, b: Any = None, names: tuple[str, str] = ("A", "B")) -> str:
+    """Return what a difference in ``field`` does, in one line; for some fields, what each value does."""
     said = [_VALUES.get((field, value)) for value in (a, b) if isinstance(value, str)]
-    if len(said) == 2 and all(said):
-        return f"A: {said[0]}; B: {said[1]}" if said[0] != said[1] else str(said[0])
-    parent = field.rpartition(".")[0]
-    return _FIELDS.get(field) or _FIELDS.get(parent) or PARTS.get(field.partition(".")[0], "")
+    if len(said) == 2 and None not in said and said[0] != said[1]:
+        return f"{names[0]}: {said[0]}; {names[1]}: {said[1]}"
+    parent, _, _ = field.rpartition(".")
+    part, _, _ = field.partition(".")
+    return FIELDS.get(field) or FIELDS.get(parent) or PARTS.get(part, "")
 
 
-def documented() -> frozenset[str]:
-    """Return the fields that have a consequence of their own."""
-    return frozenset(_FIELDS)
+def cause_in_words(cause: Cause) -> str:
+    """Say what a cause does."""
+    kind, _, part = cause.id.partition(".")
+    if kind != "objective" or part not in PARTS:
+        return CAUSES.get(cause.id) or cause.summary
+    if cause.share is None:
+        return f"{PARTS[part]}; these logs do not say by how much"
+    factor = cause.evidence.get("scale_factor")
+    size = f"; scales B's weights by {number(factor)}" if isinstance(factor, float) else ""
+    if not cause.share:
+        size += ", all alike: as another learning rate would"
+    return f"{PARTS[part]}{size}"

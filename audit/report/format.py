@@ -9,6 +9,8 @@ from audit.stats import Estimate
 
 NOTHING = "–"
 """Shown where a log gives no value."""
+_ROUNDING = 1e-9
+"""Smaller than this is what is left of sums that cancel."""
 _LEVELS = ((0.9, "high"), (0.7, "fair"), (0.0, "low"))
 
 
@@ -42,12 +44,14 @@ def number(value: float | None, *, decimals: int | None = None, sign: bool = Fal
         return NOTHING
     plus = "+" if sign else ""
     if decimals is None:
+        if abs(value) < _ROUNDING:
+            return "0"
         if 1000 <= abs(value) < 1e9:
             return f"{value:{plus},.0f}"
         return f"{value:{plus}.3g}"
-    rounded = round(value, decimals)
+    rounded = round(value, decimals) or 0.0
     # A value that rounds to nothing has no sign.
-    return f"{rounded if rounded else 0.0:{plus if rounded else ''},.{decimals}f}"
+    return f"{rounded:{plus if rounded else ''},.{decimals}f}"
 
 
 def percent(share: float | None, *, decimals: int = 0) -> str:
@@ -67,8 +71,11 @@ def decimals_for(value: float | None, low: float | None, high: float | None) -> 
     width = high - low
     if width <= 0:
         return None
-    decimals = 1 - math.floor(math.log10(width))
-    return min(max(decimals, 0), 6) if decimals <= 6 else None
+    decimals = max(1 - math.floor(math.log10(width)), 0)
+    if low * high > 0:
+        # An end that is not zero is not shown as zero: it would hide that the interval excludes it.
+        decimals = max(decimals, -math.floor(math.log10(min(abs(low), abs(high)))))
+    return decimals if decimals <= 6 else None
 
 
 def interval(value: float | None, low: float | None, high: float | None, *, sign: bool = False) -> str:
@@ -77,6 +84,8 @@ def interval(value: float | None, low: float | None, high: float | None, *, sign
         return NOTHING
     if low is None or high is None or not (math.isfinite(low) and math.isfinite(high)):
         return f"{number(value, sign=sign)} [no interval]"
+    if max(map(abs, (value, low, high))) < _ROUNDING:
+        return "0 [0, 0]"
     shared = decimals_for(value, low, high)
     shown = [number(x, decimals=shared, sign=sign) for x in (value, low, high)]
     return f"{shown[0]} [{shown[1]}, {shown[2]}]"
@@ -100,7 +109,9 @@ def percent_estimate(e: Estimate | None) -> str:
         return NOTHING
     if e.low is None or e.high is None:
         return f"{percent(e.value, decimals=1)} [no interval]"
-    return f"{100 * e.value:.1f} [{100 * e.low:.1f}, {100 * e.high:.1f}] %"
+    decimals = decimals_for(100 * e.value, 100 * e.low, 100 * e.high) or 0
+    shown = [number(100 * x, decimals=decimals) for x in (e.value, e.low, e.high)]
+    return f"{shown[0]} [{shown[1]}, {shown[2]}] %"
 
 
 def factor(log_scale: float | None) -> float | None:
@@ -120,15 +131,20 @@ def confidence(value: float) -> str:
 
 
 def setting(value: Any) -> str:
-    """Return the value of an objective's field, short: ``group_std``, ``off``, ``0.04 k3 pathwise``."""
-    if value is None:
-        return "none"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
+    """Return the value of an objective's field, short: ``group_std``, ``none``, ``0.04 k3 pathwise``."""
+    if value is None or isinstance(value, bool):
+        return {None: "none", True: "yes", False: "no"}[value]
     if isinstance(value, float):
         return f"{value:g}"
     if isinstance(value, dict):
+        if "coefficient" in value:
+            return " ".join(setting(inner) for inner in value.values())
         return " ".join(f"{key} {setting(inner)}" for key, inner in value.items())
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(setting(inner) for inner in value)}]"
     return visible(value)
+
+
+def objective_name(objective: dict[str, Any] | None) -> str:
+    """Return the name of a declared objective, or say that none is declared."""
+    return visible(objective.get("name", "custom")) if objective else "none declared"

@@ -11,60 +11,74 @@ from rich.text import Text
 from audit.objectives.catalogue import CATALOGUE
 from audit.objectives.objective import PARTS, Objective, differing_fields
 from audit.report import format as fmt
-from audit.report.consequences import PARTS as MEANING
+from audit.report.consequences import PARTS as DECIDES
 from audit.report.consequences import consequence
-from audit.report.text.shared import QUIET, STRONG, Rows, bullet, line, to_stdout
+from audit.report.text.rows import Rows
+from audit.report.text.shared import QUIET, STRONG, Page, line, styled
 
 
 def show_catalogue(console: Console | None = None) -> None:
     """Print every algorithm with its formula, paper and lineage."""
-    console = console or to_stdout()
+    page = Page(console)
     for name, entry in CATALOGUE.items():
-        console.print(line((name, STRONG), f"  {entry.meaning}"))
-        for label, value in (("", entry.formula), ("paper ", entry.paper), ("from ", entry.lineage)):
-            bullet(console, (f"{label}{value}", "" if not label else QUIET), mark=" ", indent=2)
-    console.print()
-    console.print(line(("Two side by side: rlaudit objectives grpo dr_grpo", QUIET)))
+        page.say(entry.meaning, indent=11, first=Text(name, STRONG))
+        page.say((entry.formula, "cyan"), indent=11)
+        page.say((f"{entry.paper}; {entry.lineage}", QUIET), indent=11)
+    page.gap()
+    page.say(
+        ("All fields of one: rlaudit objectives grpo. What differs: rlaudit objectives grpo dr_grpo", QUIET)
+    )
+    page.print()
 
 
 def show_objective(objective: Objective, console: Console | None = None) -> None:
     """Print every field of one objective, grouped by part."""
-    console = console or to_stdout()
+    page = Page(console)
     entry = CATALOGUE.get(objective.name)
-    console.print(line((objective.name, STRONG)))
-    if entry is not None and entry.objective == objective:
-        console.print(line(entry.meaning))
-        for label, value in (("weight", entry.formula), ("paper", entry.paper), ("lineage", entry.lineage)):
-            bullet(console, (f"{label}: ", QUIET), value, mark=" ", indent=1)
-    console.print()
-    rows = Rows("", "", indent=0)
+    if entry is None:
+        page.say((objective.name, STRONG))
+    else:
+        changed = [field for field, _, _ in differing_fields(entry.objective, objective)]
+        page.say((objective.name, STRONG), f"  {entry.meaning}")
+        if changed:
+            page.say((f"changed from the catalogue: {', '.join(changed)}", "yellow"))
+        else:
+            page.say((entry.formula, "cyan"))
+            page.say((f"{entry.paper}; {entry.lineage}", QUIET))
+    page.gap()
+    rows = Rows("", "")
     fields = objective.to_dict()
     for part in PARTS:
         settings = ", ".join(f"{field} {fmt.setting(value)}" for field, value in fields[part].items())
-        rows.add(Text(part, style=STRONG), settings, note=MEANING[part])
-    rows.print(console)
-    console.print()
-    console.print(
-        line(
-            (f"As JSON, to change and pass to --objective: rlaudit objectives {objective.name} --json", QUIET)
-        )
-    )
+        rows.add(styled(part, STRONG), settings, note=DECIDES[part])
+    rows.add_to(page)
+    page.gap()
+    page.say((f"As JSON, for --objective FILE.json: rlaudit objectives {objective.name} --json", QUIET))
+    page.print()
 
 
 def show_side_by_side(objectives: Sequence[Objective], console: Console | None = None) -> None:
     """Print only the fields in which objectives differ, each with what the difference does."""
-    console = console or to_stdout()
+    page = Page(console)
     pairs = itertools.combinations(objectives, 2)
-    fields = list(dict.fromkeys(field for a, b in pairs for field, _, _ in differing_fields(a, b)))
+    differing = {field for a, b in pairs for field, _, _ in differing_fields(a, b)}
+    fields = sorted(differing, key=lambda field: PARTS.index(field.partition(".")[0]))
     names = [objective.name for objective in objectives]
-    if not fields:
-        console.print(line((" and ".join(names), STRONG), ": the same in every field."))
-        return
-    rows = Rows("field", *names, indent=0)
-    for field in fields:
-        values = [_value(objective, field) for objective in objectives]
-        rows.add(Text(field, style=STRONG), *map(fmt.setting, values), note=consequence(field))
-    rows.print(console)
+    if fields:
+        rows = Rows("Field", *names)
+        for field in fields:
+            values = [_value(objective, field) for objective in objectives]
+            rows.add(field, *map(fmt.setting, values), note=_consequence(field, values, names))
+        rows.add_to(page)
+    else:
+        page.say(line((", ".join(names), STRONG), ": the same in every field."))
+    page.print()
+
+
+def _consequence(field: str, values: list[object], names: list[str]) -> str:
+    if len(values) == 2:
+        return consequence(field, values[0], values[1], (names[0], names[1]))
+    return consequence(field)
 
 
 def _value(objective: Objective, field: str) -> object:

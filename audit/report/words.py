@@ -1,25 +1,16 @@
-"""Results in words: the sentences that the terminal, HTML and Markdown share."""
+"""Results in words: the phrases that the terminal, HTML and Markdown share."""
 
 from __future__ import annotations
 
-from audit.analyses.findings import Cause, Effect
+from typing import Any
+
+from audit.analyses.effect import ObjectiveEffect
+from audit.analyses.explain import DeclaredPair, FieldDifference, RunId
+from audit.analyses.findings import Effect
 from audit.analyses.infer import Candidate, Inference
 from audit.report import format as fmt
-from audit.report.consequences import PARTS
 
 _FIELDS = ("baseline", "scale", "ddof", "epsilon", "reward_kl")
-
-
-def cause_in_words(cause: Cause) -> str:
-    """Say what a cause does."""
-    kind, _, part = cause.id.partition(".")
-    if kind != "objective" or part not in PARTS:
-        return cause.summary
-    scale = cause.evidence.get("scale_factor")
-    size = f"; B's weights are × {fmt.number(scale)} by it" if isinstance(scale, float) else ""
-    if not cause.share:
-        return cause.summary
-    return f"{PARTS[part]}{size}"
 
 
 def inferred_in_words(inference: Inference) -> str:
@@ -27,36 +18,70 @@ def inferred_in_words(inference: Inference) -> str:
     n = f"n = {fmt.count(inference.n)}"
     if inference.status == "skipped" or inference.best is None:
         return f"skipped: {inference.reason}" + (f" ({n})" if inference.n else "")
-    fit = "fit" if inference.status == "fits" else "no candidate fits; closest is"
-    pieces = [
-        f"{fit} {inference.best.describe()}",
-        f"misfit {inference.best.residual:.1e}, {n}",
-    ]
+    fit = "fit" if inference.status == "fits" else "no candidate fits; the closest is"
+    misfit = fmt.number(inference.best.residual)
+    pieces = [f"{fit} {inference.best.describe()}", f"misfit {misfit}", n]
     if inference.agrees is True:
-        pieces.append("agrees with the declaration")
+        pieces.append("as declared")
     elif inference.agrees is False:
-        misfit = "" if inference.declared_residual is None else f" (misfit {inference.declared_residual:.2g})"
+        misfit = (
+            ""
+            if inference.declared_residual is None
+            else f" (misfit {fmt.number(inference.declared_residual)})"
+        )
         pieces.append(f"contradicts the declaration{misfit}")
-    apart = _cannot_tell(inference.equivalent)
-    if apart:
-        pieces.append(f"cannot tell apart: {apart}")
-    return "; ".join(pieces)
+    apart = cannot_tell(inference.equivalent)
+    return "; ".join(pieces) + (f"; cannot tell apart: {apart}" if apart else "")
 
 
-def _cannot_tell(equivalent: list[Candidate]) -> str:
+def cannot_tell(equivalent: list[Candidate]) -> str:
     """Name the fields in which candidates that fit alike differ, with their values."""
-    if len(equivalent) < 2:
-        return ""
     named = []
     for field in _FIELDS:
         values = list(dict.fromkeys(getattr(candidate, field) for candidate in equivalent))
         if len(values) > 1:
             named.append(f"{field} {', '.join(fmt.setting(value) for value in values)}")
-    return "; ".join(named) or f"{len(equivalent)} candidates"
+    return "; ".join(named)
+
+
+def told_differences(declared: DeclaredPair) -> list[FieldDifference]:
+    """Return the declared differences as told to people.
+
+    Where one side has no scale or no clip at all, the settings of the other side's are told with its kind.
+    """
+    switched = {
+        d.field.removesuffix(".kind")
+        for d in declared.differs
+        if d.field in {"scale.kind", "clip.kind"} and "none" in (d.a, d.b)
+    }
+    told = []
+    for difference in declared.differs:
+        part, _, leaf = difference.field.partition(".")
+        if part not in switched:
+            told.append(difference)
+        elif leaf == "kind":
+            told.append(FieldDifference(part, *(_whole(side, part) for side in (declared.a, declared.b))))
+    return told
+
+
+def _whole(objective: dict[str, Any] | None, part: str) -> str:
+    fields = (objective or {}).get(part, {})
+    kind = str(fields.get("kind"))
+    if kind == "none":
+        return kind
+    settings = [f"{key} {fmt.setting(value)}" for key, value in fields.items() if key != "kind" and value]
+    return ", ".join([kind, *settings])
 
 
 def moved(effect: Effect) -> str:
     """Say whether the interval of a difference excludes zero."""
     if effect.low is None or effect.high is None:
         return "no interval"
-    return "apart" if effect.low > 0 or effect.high < 0 else "within noise"
+    return "apart" if effect.low > 0 or effect.high < 0 else "not apart"
+
+
+def on_rollouts(effect: ObjectiveEffect, runs: list[RunId]) -> str:
+    """Say whose rollouts both objectives were applied to."""
+    if len(effect.on) > 1:
+        return "both"
+    return "A" if effect.on[0] == runs[0].id else "B"

@@ -7,33 +7,35 @@ from rich.text import Text
 
 from audit.analyses.check import Check, Coverage
 from audit.report import format as fmt
-from audit.report.text.shared import GOOD, QUIET, SEVERITY, STRONG, bullet, heading, line, to_stdout
+from audit.report.text.shared import GOOD, QUIET, SEVERITY, STRONG, Page, line
 from audit.report.words import inferred_in_words
 from audit.schema import Problem
 
-_PLURAL = {"error": "error", "warning": "warning", "info": "remark"}
+_NOUNS = {"error": "error", "warning": "warning", "info": "remark"}
+_CHECKED = "files, manifest, columns and types, nulls, keys, groups, prompts, rewards, token lists, log-probs"
 
 
 def show_check(check: Check, console: Console | None = None) -> None:
     """Print what is wrong with a log, or what was checked and found right."""
-    console = console or to_stdout()
-    console.print(line((check.run, STRONG), (f"  tier {check.tier}", QUIET)))
-    console.print(line((_coverage(check.coverage), QUIET)))
-    console.print()
+    page = Page(console)
+    page.say((check.run, STRONG), (f"  tier {check.tier}", QUIET))
+    page.say((_coverage(check.coverage), QUIET))
+    page.gap()
     if check.problems:
-        console.print(_counts(check.problems))
-        for problem in check.problems:
-            _problem(console, problem)
+        page.say(_counts(check.problems))
     else:
-        console.print(line(("No problems found.", f"bold {GOOD}")))
-        bullet(console, ("checked: files, types, nulls, ids, groups, token lists, log-probs", QUIET))
+        page.say(("No problems found.", f"bold {GOOD}"))
+    page.say((f"checked: {_CHECKED}", QUIET))
+    for problem in check.problems:
+        _problem(page, problem)
     if check.inferred is not None:
-        heading(console, "What the logged advantages fit")
-        bullet(console, inferred_in_words(check.inferred))
+        page.heading("Logged advantages")
+        page.bullet(inferred_in_words(check.inferred))
     if check.skipped:
-        heading(console, "Not checked", "the log lacks the column")
+        page.heading("Not checked", "what the log lacks")
         for skip in check.skipped:
-            bullet(console, skip.check, (f": needs {skip.needs}", QUIET))
+            page.bullet(skip.check, (f": needs {skip.needs}", QUIET))
+    page.print()
 
 
 def _coverage(coverage: Coverage) -> str:
@@ -45,16 +47,12 @@ def _coverage(coverage: Coverage) -> str:
 
 
 def _counts(problems: list[Problem]) -> Text:
-    made = Text()
-    for severity, noun in _PLURAL.items():
-        n = sum(problem.severity == severity for problem in problems)
-        if n:
-            made.append(", " if made.plain else "")
-            made.append(fmt.plural(n, noun), style=SEVERITY[severity])
-    return made
+    counted = [(sum(p.severity == severity for p in problems), severity) for severity in _NOUNS]
+    made = [Text(fmt.plural(n, _NOUNS[severity]), SEVERITY[severity]) for n, severity in counted if n]
+    return Text(", ").join(made)
 
 
-def _problem(console: Console, problem: Problem) -> None:
+def _problem(page: Page, problem: Problem) -> None:
     where = [f"column {problem.column}"] if problem.column else []
     if problem.rows:
         where.append(fmt.plural(problem.rows, "response"))
@@ -62,9 +60,9 @@ def _problem(console: Console, problem: Problem) -> None:
         where.append("steps " + ", ".join(str(step) for step in problem.steps))
     if problem.certainty != "certain":
         where.append(problem.certainty)
-    console.print()
-    title = (f"{problem.severity:<7}  ", SEVERITY[problem.severity])
-    console.print(line(title, (problem.id, STRONG), (f"  {', '.join(where)}" if where else "", QUIET)))
-    bullet(console, problem.summary, mark=" ", indent=7)
+    page.gap()
+    severity = Text(problem.severity, SEVERITY[problem.severity])
+    page.say(line((problem.id, STRONG), (f"  {', '.join(where)}", QUIET)), indent=9, first=severity)
+    page.say(problem.summary, indent=9)
     if problem.hint:
-        bullet(console, (problem.hint, QUIET), mark="→", indent=7)
+        page.bullet((problem.hint, QUIET), mark="→", indent=9)

@@ -3,172 +3,154 @@
 from __future__ import annotations
 
 from rich.console import Console
-from rich.padding import Padding
 from rich.text import Text
 
 from audit.analyses.effect import ObjectiveEffect
 from audit.analyses.explain import Explanation, RunId
 from audit.analyses.findings import Cause, Effect
 from audit.report import format as fmt
-from audit.report.consequences import consequence
-from audit.report.text.shared import (
-    BAD,
-    DOUBT,
-    GOOD,
-    QUIET,
-    STRONG,
-    Rows,
-    bar,
-    heading,
-    line,
-    listing,
-    to_stdout,
-)
-from audit.report.words import cause_in_words, inferred_in_words, moved
+from audit.report.consequences import cause_in_words, consequence
+from audit.report.text.rows import Rows
+from audit.report.text.shared import BAD, DOUBT, GOOD, QUIET, STRONG, Page, line, styled
+from audit.report.words import inferred_in_words, moved, on_rollouts, told_differences
 
-_MOST_DIFFERENCES = 6
-_BAR = 12
+_LEGEND = (
+    "share: of the difference between the runs' token weights; n: responses; intervals: 95 %, resampling "
+    "prompts, without seed noise; confidence: heuristic"
+)
 
 
 def show_explanation(explanation: Explanation, console: Console | None = None) -> None:
-    """Print why two runs disagree."""
-    console = console or to_stdout()
+    """Print why two runs disagree; on a terminal, with as much detail as one screen holds."""
+    for detail in (2, 1, 0):
+        page = Page(console)
+        _lay_out(page, explanation, detail)
+        if len(page.lines) <= page.room or detail == 0:
+            page.print()
+            return
+
+
+def _lay_out(page: Page, explanation: Explanation, detail: int) -> None:
+    _verdict(page, explanation)
+    _runs(page, explanation)
+    _causes(page, explanation.verdict.causes, notes=detail > 0)
+    _declared(page, explanation, notes=detail > 1, most=20 if detail > 1 else 6)
+    _inferred(page, explanation)
+    _effects(page, explanation)
+    _outcomes(page, explanation.outcomes)
+    page.gap()
+    if explanation.skipped:
+        shown = explanation.skipped if detail > 1 else explanation.skipped[:2]
+        left = len(explanation.skipped) - len(shown)
+        more = f"; and {left} more" if left else ""
+        page.say((f"{'; '.join(shown)}{more}", QUIET), indent=9, first=Text("Skipped", style=STRONG))
+    page.say((_LEGEND, QUIET))
+
+
+def _runs(page: Page, explanation: Explanation) -> None:
+    page.gap()
     for side, run, declared in zip(
         "AB", explanation.runs, (explanation.declared.a, explanation.declared.b), strict=True
     ):
-        console.print(_run(side, run, declared))
-    _verdict(console, explanation)
-    _causes(console, explanation)
-    _declared(console, explanation)
-    _inferred(console, explanation)
-    _effects(console, explanation)
-    _outcomes(console, explanation.outcomes)
-    if explanation.skipped:
-        heading(console, "Skipped")
-        listing(console, explanation.skipped, most=4)
+        name = str(declared.get("name", "custom")) if declared else "no objective declared"
+        facts = f"{fmt.plural(run.responses, 'response')}, {fmt.plural(run.steps, 'step')}, tier {run.tier}"
+        page.say((run.id, STRONG), f"  {name}", (f"  {facts}", QUIET), indent=3, first=Text(side, STRONG))
 
 
-def _run(side: str, run: RunId, declared: dict[str, object] | None) -> Text:
-    name = declared.get("name", "") if declared else "no objective declared"
-    facts = f"{fmt.plural(run.responses, 'response')}, {fmt.plural(run.steps, 'step')}, tier {run.tier}"
-    return line((f"{side}  ", STRONG), (run.id, STRONG), f"  {name}", (f"  {facts}", QUIET))
-
-
-def _verdict(console: Console, explanation: Explanation) -> None:
+def _verdict(page: Page, explanation: Explanation) -> None:
     verdict = explanation.verdict
-    body = line((verdict.text, STRONG))
-    if verdict.preliminary:
-        body.append("\npreliminary: one seed a side", style=DOUBT)
-    console.print()
-    console.print(Padding(body, (0, 0, 0, 2)))
+    aside = (" (preliminary: one seed a side)", DOUBT) if verdict.preliminary else ""
+    page.say((verdict.text, STRONG), aside)
 
 
-def _causes(console: Console, explanation: Explanation) -> None:
-    causes = explanation.verdict.causes
+def _causes(page: Page, causes: list[Cause], *, notes: bool) -> None:
     if not causes:
         return
-    n = next((cause.evidence.get("responses") for cause in causes if cause.share is not None), None)
-    about = f"share of the difference in token weights, n = {fmt.count(n)} responses" if n else ""
-    heading(console, "Causes", about)
-    rows = Rows("cause", "share", "", "95 % interval", "confidence", right=("share",))
+    page.gap()
+    rows = Rows("Causes", "share", "", "95 %", "n", "confidence", right=(1, 4))
     for cause in causes:
-        rows.add(*_cause_cells(console, cause), note=cause_in_words(cause))
-    rows.print(console)
+        rows.add(*_cause(page, cause), note=cause_in_words(cause) if notes else "")
+    rows.add_to(page)
 
 
-def _cause_cells(console: Console, cause: Cause) -> list[Text | str]:
+def _cause(page: Page, cause: Cause) -> list[Text | str]:
+    style = GOOD if cause.confidence >= 0.9 else DOUBT if cause.confidence >= 0.7 else BAD
+    sure = Text(fmt.confidence(cause.confidence), style=style)
     if cause.share is None:
-        return [
-            Text(cause.id, style=STRONG),
-            "",
-            Text("not measured in weights", style=QUIET),
-            "",
-            _sure(cause),
-        ]
+        return [Text(cause.id, STRONG), fmt.NOTHING, "", fmt.NOTHING, fmt.NOTHING, sure]
+    n = cause.evidence.get("responses")
     return [
-        Text(cause.id, style=STRONG),
+        Text(cause.id, STRONG),
         fmt.percent(cause.share),
-        bar(console, cause.share, cause.low, cause.high, _BAR),
+        page.bar(cause.share, cause.low, cause.high),
         fmt.percent_interval(cause.low, cause.high),
-        _sure(cause),
+        fmt.count(n if isinstance(n, int) else None),
+        sure,
     ]
 
 
-def _sure(cause: Cause) -> Text:
-    style = GOOD if cause.confidence >= 0.9 else DOUBT if cause.confidence >= 0.7 else BAD
-    return Text(fmt.confidence(cause.confidence), style=style)
-
-
-def _declared(console: Console, explanation: Explanation) -> None:
+def _declared(page: Page, explanation: Explanation, *, notes: bool, most: int) -> None:
     declared = explanation.declared
-    if declared.a is None or declared.b is None:
-        heading(console, "Declared")
+    told = told_differences(declared)
+    page.gap()
+    if not told:
+        both = declared.a is not None and declared.b is not None
+        page.say(("Declared", STRONG), "  no difference in the objective" if both else "")
     else:
-        same = "" if declared.differs else "both declare the same objective"
-        heading(console, "Declared differences", same)
-    rows = Rows("field", "A", "B")
-    for difference in declared.differs[:_MOST_DIFFERENCES]:
-        rows.add(
-            difference.field,
-            fmt.setting(difference.a),
-            fmt.setting(difference.b),
-            note=consequence(difference.field, difference.a, difference.b),
-        )
-    if declared.differs:
-        rows.print(console)
-    left = len(declared.differs) - _MOST_DIFFERENCES
+        rows = Rows("Declared", "A", "B")
+        for difference in told[:most]:
+            said = consequence(difference.field, difference.a, difference.b) if notes else ""
+            rows.add(difference.field, fmt.setting(difference.a), fmt.setting(difference.b), note=said)
+        rows.add_to(page)
+    left = len(told) - most
     if left > 0:
-        console.print(line((f"  and {fmt.plural(left, 'field')} more: see --json or -o report.html", QUIET)))
-    listing(console, declared.notes, most=2)
+        page.bullet((f"and {fmt.plural(left, 'field')} more: see -o report.html", QUIET))
+    page.listing(declared.notes, most=10 if notes else 2)
 
 
-def _inferred(console: Console, explanation: Explanation) -> None:
-    heading(console, "What the logged advantages fit")
-    rows = Rows("", "")
+def _inferred(page: Page, explanation: Explanation) -> None:
+    page.gap()
+    page.say(("Logged advantages", STRONG))
     for side, inference in zip("AB", (explanation.inferred.a, explanation.inferred.b), strict=True):
-        words = inferred_in_words(inference)
-        style = BAD if inference.agrees is False else ""
-        rows.add(Text(side), line((words, style if inference.n else QUIET)))
-    rows.print(console)
+        style = BAD if inference.agrees is False else "" if inference.status == "fits" else QUIET
+        page.say((inferred_in_words(inference), style), indent=5, first=Text(f"  {side}"))
 
 
-def _effects(console: Console, explanation: Explanation) -> None:
+def _effects(page: Page, explanation: Explanation) -> None:
     if not explanation.effects:
         return
-    heading(console, "Objective effect", "both objectives on the same rollouts; 95 % intervals by prompt")
-    rows = Rows(
-        "on", "1 - cosine", "size of B's weights", "responses", "tokens", right=("responses", "tokens")
-    )
+    page.gap()
+    rows = Rows("Objective effect", "1 - cosine", "B's weights", "n", "tokens", right=(3, 4))
     for effect in explanation.effects:
-        rows.add(
-            _on(effect, explanation.runs),
-            fmt.estimate(effect.distance),
-            fmt.factor_estimate(effect.log_scale),
-            fmt.count(effect.distance.n),
-            fmt.count(effect.tokens),
-        )
-    rows.print(console)
+        rows.add(*_effect(effect, explanation.runs))
+    rows.add_to(page)
 
 
-def _on(effect: ObjectiveEffect, runs: list[RunId]) -> str:
-    if len(effect.on) > 1:
-        return "both, pooled"
-    return "A's rollouts" if effect.on[0] == runs[0].id else "B's rollouts"
+def _effect(effect: ObjectiveEffect, runs: list[RunId]) -> list[str]:
+    return [
+        f"on {on_rollouts(effect, runs)}",
+        fmt.estimate(effect.distance),
+        fmt.factor_estimate(effect.log_scale),
+        fmt.count(effect.distance.n),
+        fmt.count(effect.tokens),
+    ]
 
 
-def _outcomes(console: Console, outcomes: list[Effect]) -> None:
+def _outcomes(page: Page, outcomes: list[Effect]) -> None:
     if not outcomes:
         return
-    heading(console, "Outcomes", "95 % intervals by prompt; they do not cover seed noise")
-    rows = Rows("", "A", "B", "B - A", "", "n in A", "n in B", right=("A", "B", "n in A", "n in B"))
+    page.gap()
+    rows = Rows("Outcomes", "A", "B", "B - A", "", "n", right=(1, 2, 5))
     for effect in outcomes:
         decimals = fmt.decimals_for(effect.difference, effect.low, effect.high)
+        words = moved(effect)
         rows.add(
             effect.name,
             fmt.number(effect.a, decimals=decimals),
             fmt.number(effect.b, decimals=decimals),
             fmt.interval(effect.difference, effect.low, effect.high, sign=True),
-            Text(moved(effect), style=DOUBT if moved(effect) == "apart" else QUIET),
-            *(fmt.count(n) for n in effect.n),
+            styled(words, DOUBT if words == "apart" else QUIET),
+            " / ".join(fmt.count(n) for n in effect.n),
+            note=line((effect.note, QUIET)),
         )
-    rows.print(console)
+    rows.add_to(page)

@@ -7,56 +7,73 @@ from rich.text import Text
 
 from audit.analyses.length import LengthBias, Pressure
 from audit.report import format as fmt
-from audit.report.text.shared import DOUBT, QUIET, STRONG, Rows, bullet, heading, line, to_stdout
+from audit.report.text.rows import Rows
+from audit.report.text.shared import DOUBT, QUIET, STRONG, Page, styled
 from audit.stats import Estimate
+
+_LEGEND = (
+    "slope: of log |w / A| per token on log length; -1 is 1/|o|, 0 is no dependence. Push: how far the "
+    "weights move the mean length, in tokens per unit of mean |w|; * under this run's objective. Drift: tokens "
+    "per 100 steps, within prompt. n: responses. Intervals: 95 %, resampling prompts; strong: they exclude 0."
+)
 
 
 def show_length(bias: LengthBias, console: Console | None = None) -> None:
     """Print how weight depends on length, what that pushes for, and how lengths moved."""
-    console = console or to_stdout()
-    console.print(line((bias.run, STRONG), f"  {bias.objective}", (f"  correct: {bias.correct_is}", QUIET)))
-    console.print()
-    console.print(line((bias.verdict, STRONG)))
+    page = Page(console)
+    page.say((bias.run, STRONG), f"  {bias.objective}", (f"  correct is: {bias.correct_is}", QUIET))
+    page.heading("Verdict")
+    page.say((bias.verdict, STRONG), indent=2)
+    _measured(page, bias)
+    _objectives(page, bias)
+    if bias.doubts:
+        page.heading("Doubts")
+        for doubt in bias.doubts:
+            page.bullet((doubt, DOUBT))
+    page.gap()
+    page.say((_LEGEND, QUIET))
+    page.print()
 
-    heading(console, "Weight per token against length", "slope of log |w / A| on log length; -1 is 1/|o|")
-    rows = Rows("", "slope [95 %]", "n", right=("n",))
-    for name, e in (("A > 0", bias.slope.positive), ("A < 0", bias.slope.negative)):
-        rows.add(name, fmt.estimate(e, sign=True), fmt.count(e.n))
-    rows.print(console)
 
-    heading(console, "Push and drift", "push: tokens per unit of mean |w|; drift: tokens per 100 steps")
-    rows = Rows("", "push [95 %]", "n", "drift [95 %]", "n ", right=("n", "n "))
+def _measured(page: Page, bias: LengthBias) -> None:
+    page.gap()
+    rows = Rows("Weight per token", "slope", "n", right=(2,))
+    for name, e in (("advantage > 0", bias.slope.positive), ("advantage < 0", bias.slope.negative)):
+        rows.add(name, _signed(e), fmt.count(e.n))
+    rows.add_to(page)
+    page.gap()
+    rows = Rows("Length", "push", "n", "drift", "n", right=(2, 4))
     for name in ("correct", "wrong", "all"):
         push, drift = getattr(bias.pressure, name), getattr(bias.drift, name)
         rows.add(name, _signed(push), fmt.count(push.n), _signed(drift), fmt.count(drift.n))
-    rows.print(console)
-
-    heading(console, "Push under every objective", "on the same rollouts; * is this run's")
-    _objectives(console, bias)
-    if bias.doubts:
-        heading(console, "Doubts")
-        for doubt in bias.doubts:
-            bullet(console, (doubt, DOUBT))
+    rows.add_to(page)
 
 
-def _objectives(console: Console, bias: LengthBias) -> None:
-    rows = Rows("", "objective", "correct [95 %]", "wrong [95 %]", "all [95 %]", "n", right=("n",))
-    if all(entry.objective != bias.objective for entry in bias.per_objective):
-        rows.add("*", Text(fmt.visible(bias.objective), style=STRONG), *_pressures(bias.pressure))
+def _objectives(page: Page, bias: LengthBias) -> None:
+    page.gap()
+    rows = Rows("Push under", "correct", "wrong", "all", "n", right=(4,))
+    listed = {entry.objective for entry in bias.per_objective}
+    if bias.objective not in listed:
+        rows.add(styled(f"{bias.objective} *", STRONG), *_pressures(bias.pressure))
+    skipped = []
     for entry in bias.per_objective:
         own = entry.objective == bias.objective
-        name = Text(entry.objective, style=STRONG if own else "")
         if entry.pressure is None:
-            rows.add("*" if own else "", name, "", "", "", "", note=f"  skipped: {entry.skipped}")
+            skipped.append(f"{entry.objective}: {entry.skipped}")
         else:
-            rows.add("*" if own else "", name, *_pressures(entry.pressure))
-    rows.print(console)
+            name = styled(f"{entry.objective} *", STRONG) if own else entry.objective
+            rows.add(name, *_pressures(entry.pressure))
+    rows.add_to(page)
+    if skipped:
+        page.heading("Skipped")
+        page.listing(skipped)
 
 
 def _pressures(pressure: Pressure) -> list[Text | str]:
-    shown: list[Text | str] = [_signed(e) for e in (pressure.correct, pressure.wrong, pressure.all)]
-    return [*shown, fmt.count(pressure.all.n)]
+    sides = (pressure.correct, pressure.wrong, pressure.all)
+    return [*(_signed(e) for e in sides), fmt.count(pressure.all.n)]
 
 
 def _signed(e: Estimate) -> Text:
-    return Text(fmt.estimate(e, sign=True), style=STRONG if e.excludes(0.0) else QUIET)
+    shown = fmt.estimate(e, sign=True)
+    return Text(shown, STRONG if e.excludes(0.0) and not shown.startswith("0 ") else "")

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from rich.cells import cell_len
-from rich.console import Console, RenderableType
-from rich.padding import Padding
-from rich.table import Table
+from rich.console import Console
 from rich.text import Text
 
 from audit.report.format import visible
 
 GOOD, BAD, DOUBT, QUIET, STRONG = "green", "red", "yellow", "dim", "bold"
 SEVERITY = {"error": f"bold {BAD}", "warning": DOUBT, "info": "cyan"}
+
+Piece = str | Text | tuple[object, str]
+"""A string, a finished text, or (value, style)."""
 
 
 def to_stdout() -> Console:
@@ -27,97 +27,82 @@ def to_stdout() -> Console:
     return Console(file=stream, markup=False, highlight=False, emoji=False)
 
 
-def text(value: object, style: str = "") -> Text:
+def line(*pieces: Piece) -> Text:
+    """Join pieces to one line, control characters made visible."""
+    made = Text()
+    for piece in pieces:
+        if isinstance(piece, Text):
+            made.append_text(piece)
+        else:
+            value, style = piece if isinstance(piece, tuple) else (piece, "")
+            made.append(visible(value), style=style)
+    return made
+
+
+class Page:
+    """Lines that are laid out for the width of a console, and printed together."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self._console = console or to_stdout()
+        self.width = self._console.width
+        self.lines: list[Text] = []
+        self.room = max(self._console.height, 40) - 1 if self._console.is_terminal else sys.maxsize
+        """Lines that one screen holds; a pipe holds any number."""
+
+    def print(self) -> None:
+        """Write the page."""
+        for each in self.lines:
+            self._console.print(each, soft_wrap=True)
+
+    def say(self, *pieces: Piece, indent: int = 0, first: Text | None = None) -> None:
+        """Add a paragraph, wrapped at words; ``first`` stands before it in the indent."""
+        wrapped = self.wrap(line(*pieces), self.width - indent)
+        for number, each in enumerate(wrapped):
+            before = first if first is not None and number == 0 else Text()
+            self.lines.append(Text.assemble(before, " " * (indent - before.cell_len), each))
+
+    def gap(self) -> None:
+        """Add an empty line."""
+        self.lines.append(Text())
+
+    def heading(self, title: str, aside: str = "") -> None:
+        """Add an empty line and the title of a section, with a quiet remark beside it."""
+        self.gap()
+        self.say((title, STRONG), (f"  {aside}" if aside else "", QUIET))
+
+    def bullet(self, *pieces: Piece, mark: str = "·", indent: int = 2) -> None:
+        """Add a paragraph behind a mark."""
+        self.say(*pieces, indent=indent + 2, first=Text(f"{' ' * indent}{mark}", style=QUIET))
+
+    def listing(self, items: Sequence[str], *, most: int = 6) -> None:
+        """Add a bulleted list; what is beyond ``most`` is counted."""
+        for item in items[:most]:
+            self.bullet((item, QUIET))
+        if len(items) > most:
+            self.bullet((f"and {len(items) - most} more", QUIET))
+
+    def wrap(self, content: Text, width: int) -> list[Text]:
+        """Break text at words; a word that is longer than a line is broken, never cut off."""
+        wrapped = content.wrap(self._console, max(width, 10), overflow="fold")
+        for each in wrapped:
+            each.rstrip()
+        return list(wrapped) or [Text()]
+
+    def bar(self, value: float | None, low: float | None, high: float | None, width: int = 12) -> Text:
+        """Return a bar from 0 to 1: full up to the lower end of the interval, shaded up to the upper end."""
+        if value is None:
+            return Text()
+        full, shade = ("#", "+") if self._console.options.ascii_only else ("█", "▒")
+        ends = (value if low is None else low, value if high is None else high)
+        first, last = (round(min(max(end, 0.0), 1.0) * width) for end in ends)
+        return Text(full * first, style="cyan").append(shade * (last - first), style="cyan")
+
+
+def styled(value: object, style: str) -> Text:
     """Return a string as it is, control characters made visible."""
     return Text(visible(value), style=style)
 
 
-def line(*pieces: str | tuple[object, str]) -> Text:
-    """Join strings, and (string, style) pairs, to one line of text."""
-    made = Text()
-    for piece in pieces:
-        value, style = piece if isinstance(piece, tuple) else (piece, "")
-        made.append(visible(value), style=style)
-    return made
-
-
-def heading(console: Console, title: str, aside: str = "") -> None:
-    """Print a blank line and the title of a section, with a quiet remark beside it."""
-    console.print()
-    console.print(line((title, STRONG), (f"  {aside}" if aside else "", QUIET)))
-
-
-def bullet(console: Console, *pieces: str | tuple[object, str], mark: str = "·", indent: int = 2) -> None:
-    """Print a line that wraps under itself."""
-    grid = Table.grid(padding=(0, 1, 0, 0))
-    grid.add_column(no_wrap=True)
-    grid.add_column(overflow="fold")
-    grid.add_row(Text(mark, style=QUIET), line(*pieces))
-    console.print(Padding(grid, (0, 0, 0, indent)))
-
-
-def listing(console: Console, items: Sequence[str], *, most: int = 6) -> None:
-    """Print a bulleted list; what is beyond ``most`` is counted."""
-    for item in items[:most]:
-        bullet(console, (item, QUIET))
-    if len(items) > most:
-        bullet(console, (f"and {len(items) - most} more", QUIET))
-
-
-def bar(console: Console, value: float | None, low: float | None, high: float | None, width: int) -> Text:
-    """Return a bar from 0 to 1: full up to the lower end of the interval, shaded up to the upper end."""
-    if value is None:
-        return Text()
-    full, shade = ("#", "+") if console.options.ascii_only else ("█", "▒")
-    ends = [min(max(x, 0.0), 1.0) for x in (value if low is None else low, value if high is None else high)]
-    first, last = (round(end * width) for end in ends)
-    return Text(full * first, style="cyan").append(shade * (last - first), style="cyan dim")
-
-
-class Rows:
-    """A table whose rows may carry a note that runs below them over the whole width."""
-
-    def __init__(self, *titles: str, right: Sequence[str] = (), indent: int = 2, gap: int = 2) -> None:
-        self._titles = titles
-        self._right = frozenset(right)
-        self._indent = indent
-        self._gap = gap
-        self._rows: list[tuple[list[Text], Text | None]] = []
-
-    def add(self, *cells: str | Text, note: str | Text = "") -> None:
-        """Add a row; strings are taken as they are."""
-        made = [cell if isinstance(cell, Text) else text(cell) for cell in cells]
-        below = note if isinstance(note, Text) else text(note, QUIET)
-        self._rows.append((made, below if below.plain else None))
-
-    def print(self, console: Console) -> None:
-        """Print the rows with the columns aligned over all of them."""
-        widths = self._widths(console.width - self._indent)
-        if any(self._titles):
-            self._print(console, self._grid(widths, [Text(title, style=QUIET) for title in self._titles]))
-        for cells, note in self._rows:
-            self._print(console, self._grid(widths, cells))
-            if note is not None:
-                console.print(Padding(note, (0, 0, 0, self._indent + 2)), overflow="fold")
-
-    def _print(self, console: Console, row: RenderableType) -> None:
-        console.print(Padding(row, (0, 0, 0, self._indent)))
-
-    def _widths(self, room: int) -> list[int]:
-        """Natural widths; where they do not fit, the widest columns give way and their cells wrap."""
-        columns = list(zip(*(cells for cells, _ in self._rows), strict=True)) if self._rows else []
-        widths = [
-            max([cell_len(title), *(cell.cell_len for cell in cells)])
-            for title, cells in zip(self._titles, columns, strict=False)
-        ]
-        room -= self._gap * (len(widths) - 1)
-        while sum(widths) > room and max(widths) > 8:
-            widths[widths.index(max(widths))] -= 1
-        return widths
-
-    def _grid(self, widths: list[int], cells: Sequence[Text]) -> Table:
-        grid = Table.grid(padding=(0, self._gap, 0, 0))
-        for title, width in zip(self._titles, widths, strict=True):
-            grid.add_column(justify="right" if title in self._right else "left", width=width, overflow="fold")
-        grid.add_row(*cells)
-        return grid
+def plain(cells: Iterable[str | Text]) -> list[Text]:
+    """Return every cell as text."""
+    return [cell if isinstance(cell, Text) else Text(visible(cell)) for cell in cells]

@@ -10,123 +10,82 @@ from rich.text import Text
 from audit.analyses.directory import DirectorySummary
 from audit.analyses.summary import Skipped, Summary
 from audit.report import format as fmt
-from audit.report.text.shared import BAD, QUIET, STRONG, Rows, bullet, heading, line, listing, to_stdout
+from audit.report.text.directory import add_directory
+from audit.report.text.rows import Rows
+from audit.report.text.shared import QUIET, STRONG, Page
+from audit.stats import Estimate
+
+_INTERVALS = "Intervals: 95 %, resampling prompts."
 
 
 def show_summary(summary: Summary | DirectorySummary, console: Console | None = None) -> None:
     """Print what a run, or a directory of runs, holds."""
-    console = console or to_stdout()
+    page = Page(console)
     if isinstance(summary, Summary):
-        _show_run(console, summary)
+        _add_run(page, summary)
+        _add_skipped(page, summary.skipped)
     else:
-        _show_directory(console, summary)
+        add_directory(page, summary)
+        needs = Counter((skip.check, skip.needs) for one in summary.per_run for skip in one.skipped)
+        _add_skipped(page, summary.skipped, needs, len(summary.per_run))
+    page.gap()
+    page.say((_INTERVALS, QUIET))
+    page.print()
 
 
-def _show_run(console: Console, summary: Summary) -> None:
-    console.print(
-        line((summary.runs[0], STRONG), f"  {objective_name(summary)}", (f"  tier {summary.tier}", QUIET))
-    )
-    source = summary.source
-    rejected = f", {fmt.plural(source.rows_rejected, 'row')} rejected" if source.rows_rejected else ""
-    console.print(
-        line(
-            (
-                f"{source.format}, {fmt.plural(source.files, 'file')}, {fmt.plural(source.rows_read, 'row')} read{rejected}",
-                QUIET,
-            )
-        )
-    )
-    console.print()
+def _add_run(page: Page, summary: Summary) -> None:
+    page.say((summary.runs[0], STRONG), f"  {fmt.objective_name(summary.objective)}")
+    page.say((_source(summary), QUIET))
+    page.gap()
     rows = Rows("", "", "")
-    size = "" if summary.group_size is None else f"{summary.group_size} responses each"
+    size = f"most often {summary.group_size} responses" if summary.group_size is not None else ""
     rows.add("responses", fmt.count(summary.responses), "")
-    rows.add("groups", fmt.count(summary.groups), Text(size, style=QUIET))
+    rows.add("groups", fmt.count(summary.groups), Text(size, QUIET))
     rows.add("steps", fmt.count(summary.steps), "")
     rows.add("tokens", fmt.count(summary.tokens), "")
+    rows.add("tier", f"{summary.tier} of 6", "")
     for name, e in (("reward", summary.reward), ("length", summary.length)):
-        rows.add(name, fmt.estimate(e), _n(e and e.n, "responses"))
+        rows.add(name, fmt.estimate(e), _n(e, "response"))
     rows.add(
-        "zero-signal groups",
-        fmt.percent_estimate(summary.zero_signal_share),
-        _n(summary.zero_signal_share and summary.zero_signal_share.n, "groups"),
+        "zero-signal", fmt.percent_estimate(summary.zero_signal_share), _n(summary.zero_signal_share, "group")
     )
-    rows.add(
-        "truncated",
-        fmt.percent_estimate(summary.truncated_share),
-        _n(summary.truncated_share and summary.truncated_share.n, "responses"),
-    )
-    rows.add(
-        "correct",
-        fmt.percent_estimate(summary.correct_share),
-        _n(summary.correct_share and summary.correct_share.n, "responses"),
-    )
-    rows.print(console)
-    console.print(line(("  intervals: 95 %, clustered by prompt", QUIET)))
-    reasons = [f"{n} × {reason}" for reason, n in source.rejected.items()]
-    for title, items in (
-        ("Rejected rows", reasons),
-        ("Files not read", source.files_skipped),
-        ("Notes", summary.notes),
-    ):
+    for name, e in (("truncated", summary.truncated_share), ("correct", summary.correct_share)):
+        if e is not None:
+            rows.add(name, fmt.percent_estimate(e), _n(e, "response"))
+    rows.add_to(page)
+    rejected = [f"{fmt.plural(n, 'row')}: {reason}" for reason, n in summary.source.rejected.items()]
+    sections = {
+        "Rows left out": rejected,
+        "Files left out": summary.source.files_skipped,
+        "Notes": summary.notes,
+    }
+    for title, items in sections.items():
         if items:
-            heading(console, title)
-            listing(console, items)
-    _show_skipped(console, summary.skipped, Counter())
+            page.heading(title)
+            page.listing(items)
 
 
-def _n(n: int | None, of: str) -> Text:
-    return Text("" if n is None else f"n = {fmt.count(n)} {of}", style=QUIET)
+def _source(summary: Summary) -> str:
+    source = summary.source
+    read = f"{fmt.plural(source.rows_read, 'row')} read, {count_or_no(source.rows_rejected)} left out"
+    return f"{source.format} format, {fmt.plural(source.files, 'file')}, {read}"
 
 
-def objective_name(summary: Summary) -> str:
-    """Return the name of the declared objective, or say that none is declared."""
-    return fmt.visible(summary.objective.get("name", "custom")) if summary.objective else "none declared"
+def count_or_no(n: int) -> str:
+    """Return ``none`` for 0, else the count."""
+    return fmt.count(n) if n else "none"
 
 
-def _show_directory(console: Console, summary: DirectorySummary) -> None:
-    counts = f"{fmt.plural(len(summary.per_run), 'run')}, {fmt.plural(summary.responses, 'response')}"
-    console.print(
-        line((counts, STRONG), (f", {len(summary.broken)} cannot be read" if summary.broken else "", BAD))
-    )
-    what, came = _tables(summary)
-    what.print(console)
-    heading(console, "Outcomes", "means with 95 % intervals by prompt; n as above (groups for zero-signal)")
-    came.print(console)
-    if summary.broken:
-        heading(console, "Cannot be read")
-        for broken in summary.broken:
-            bullet(console, (broken.path, STRONG), f": {broken.error}")
-    if summary.source.files_skipped:
-        heading(console, "Files not read")
-        listing(console, summary.source.files_skipped)
-    per_check = Counter((skip.check, skip.needs) for one in summary.per_run for skip in one.skipped)
-    _show_skipped(console, summary.skipped, per_check, len(summary.per_run))
+def _n(e: Estimate | None, noun: str) -> Text:
+    return Text("" if e is None else f"n = {fmt.plural(e.n, noun)}", QUIET)
 
 
-def _tables(summary: DirectorySummary) -> tuple[Rows, Rows]:
-    numbers = ("responses", "groups", "steps", "tokens", "tier")
-    what = Rows("run", "format", "objective", *numbers, right=numbers, indent=0)
-    came = Rows("run", "reward", "length", "zero-signal", indent=0)
-    for one in summary.per_run:
-        name = Text(fmt.visible(one.runs[0]), style=STRONG)
-        counts = [fmt.count(n) for n in (one.responses, one.groups, one.steps, one.tokens, one.tier)]
-        what.add(name, one.source.format, objective_name(one), *counts)
-        came.add(
-            name,
-            fmt.estimate(one.reward),
-            fmt.estimate(one.length),
-            fmt.percent_estimate(one.zero_signal_share),
-        )
-    return what, came
-
-
-def _show_skipped(
-    console: Console, skipped: list[Skipped], per_check: Counter[tuple[str, str]], runs: int = 0
+def _add_skipped(
+    page: Page, skipped: list[Skipped], needs: Counter[tuple[str, str]] | None = None, runs: int = 0
 ) -> None:
     if not skipped:
         return
-    heading(console, "Not possible with this log" if not runs else "Not possible", "missing column")
+    page.heading("Skipped", "what cannot be asked of a log without the column")
     for skip in skipped:
-        n = per_check[skip.check, skip.needs]
-        where = f" ({n} of {runs} runs)" if runs else ""
-        bullet(console, skip.check, (f": needs {skip.needs}{where}", QUIET))
+        where = "" if needs is None else f", in {needs[skip.check, skip.needs]} of {fmt.plural(runs, 'run')}"
+        page.bullet(skip.check, (f": needs {skip.needs}{where}", QUIET))
