@@ -196,7 +196,11 @@ def differing_parts(a: Objective, b: Objective) -> tuple[str, ...]:
 
 
 def differing_fields(a: Objective, b: Objective) -> list[tuple[str, Any, Any]]:
-    """Return (dotted field, value in a, value in b) for every leaf in which two objectives differ."""
+    """Return (dotted field, value in a, value in b) for every leaf in which two objectives differ.
+
+    Where a part is switched off on one side (its kind is ``none``), only its kind is named: the other fields
+    do nothing there.
+    """
     rows: list[tuple[str, Any, Any]] = []
     for part in differing_parts(a, b):
         _leaves(part, msgspec.to_builtins(getattr(a, part)), msgspec.to_builtins(getattr(b, part)), rows)
@@ -205,7 +209,8 @@ def differing_fields(a: Objective, b: Objective) -> list[tuple[str, Any, Any]]:
 
 def _leaves(path: str, a: Any, b: Any, rows: list[tuple[str, Any, Any]]) -> None:
     if isinstance(a, dict) and isinstance(b, dict):
-        for key in a:
+        switched = a.get("kind") != b.get("kind") and "none" in (a.get("kind"), b.get("kind"))
+        for key in ["kind"] if switched else a:
             _leaves(f"{path}.{key}", a[key], b[key], rows)
     elif a != b:
         rows.append((path, a, b))
@@ -232,6 +237,12 @@ def _check(objective: Objective, where: str) -> None:
         problems.append("clip.delta and clip.dual belong to clip.kind 'ppo'")
     if clip.kind == "none" and (clip.epsilon_low is not None or clip.epsilon_high is not None):
         problems.append("clip.kind 'none' has no epsilon")
+    if (
+        clip.epsilon_low is not None
+        and clip.epsilon_high is not None
+        and clip.epsilon_low < -clip.epsilon_high
+    ):
+        problems.append("clip.epsilon_low and clip.epsilon_high leave no band: 1 - low exceeds 1 + high")
     if objective.aggregation.constant is not None and not objective.aggregation.kind.endswith("-norm"):
         problems.append("aggregation.constant belongs to the '-norm' kinds")
     if problems:

@@ -1,0 +1,184 @@
+"""TRL's completions files: real ones, and each of their traps made by hand."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from audit.analyses.infer import infer
+from audit.analyses.summary import summarise
+from audit.errors import AuditError, BadLog
+from audit.facts.rows import RunRows
+from audit.importers import find_runs, open_run
+
+SAMPLE = Path(__file__).parents[2] / "sample_logs" / "trl_completions"
+
+
+def completions(
+    groups: list[list[float]], *, step: int = 1, prompts: list[str] | None = None, **columns
+) -> pa.Table:
+    """One file: a list of rewards per group; advantages as TRL 1.16 makes them (ddof 1, + 1e-4)."""
+    size = len(groups[0])
+    names = prompts or [f"prompt {i}" for i in range(len(groups))]
+    advantage: list[float] = []
+    for rewards in groups:
+        r = np.array(rewards, dtype=float)
+        made = (r - np.nanmean(r)) / (np.nanstd(r, ddof=1) + 1e-4)
+        advantage += np.nan_to_num(made).tolist()
+    rows = len(advantage)
+    return pa.table(
+        {
+            "step": [step] * rows,
+            "prompt": [name for name in names for _ in range(size)],
+            "completion": [f"answer {step} {i}" for i in range(rows)],
+            "accuracy": [float(r) for rewards in groups for r in rewards],
+            **columns,
+            "advantage": advantage,
+        }
+    )
+
+
+def save(folder: Path, *tables: pa.Table) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    for table in tables:
+        pq.write_table(table, folder / f"completions_{table['step'][0].as_py():05d}.parquet")
+    return folder
+
+
+ALIVE = [[1.0, 0.0, 0.0, 1.0], [0.0, 0.0, 1.0, 0.0], [1.0, 1.0, 1.0, 1.0]]
+
+
+def test_the_sample_folder_opens_with_no_flags_from_either_level() -> None:
+    for path in (SAMPLE, SAMPLE / "completions"):
+        run = open_run(path)
+        summary = summarise(run)
+        assert (summary.source.format, summary.tier) == ("trl", 3)
+        assert summary.responses == 768 == summary.source.rows_read
+        assert summary.groups == 96
+        needed = {skip.needs for skip in summary.skipped}
+        assert {"logp_theta", "logp_old", "logp_ref", "finish_reason", "length or token_ids"} <= needed
+
+
+def test_the_sample_folder_is_found_as_one_run_beside_others() -> None:
+    found = {entry.path.name: entry for entry in find_runs(SAMPLE.parent)}
+    assert found["trl_completions"].error is None
+    assert found["grpo-seed1"].run is not None
+
+
+def test_the_advantages_of_real_files_name_trls_std_and_epsilon() -> None:
+    found = infer(RunRows.read(open_run(SAMPLE)), None)
+    assert found.status == "fits"
+    assert found.best is not None
+    assert (found.best.scale, found.best.ddof, found.best.epsilon) == ("group_std", 1, 1e-4)
+
+
+def test_groups_are_blocks_of_equal_prompts(tmp_path) -> None:
+    run = open_run(save(tmp_path / "completions", completions(ALIVE, step=1), completions(ALIVE, step=5)))
+    table = run.responses(["group_id", "sample_index", "step", "prompt_id"])
+    groups = table["group_id"].to_pylist()
+    assert [groups.count(g) for g in dict.fromkeys(groups)] == [4] * 6
+    assert table["sample_index"].to_pylist() == [0, 1, 2, 3] * 6
+    assert table["step"].to_pylist() == [1] * 12 + [5] * 12
+    assert len(set(table["prompt_id"].to_pylist())) == 3
+
+
+def test_a_prompt_drawn_twice_in_a_row_makes_two_groups_and_says_so(tmp_path) -> None:
+    prompts = ["a", "a", "b"]
+    run = open_run(save(tmp_path / "completions", completions(ALIVE, prompts=prompts)))
+    assert len(set(run.responses(["group_id"])["group_id"].to_pylist())) == 3
+    assert any("several blocks in a row" in note for note in run.notes)
+
+
+def test_partial_groups_are_refused_not_averaged(tmp_path) -> None:
+    table = completions(ALIVE)
+    run = open_run(save(tmp_path / "completions", table.slice(0, 11)))
+    summary = summarise(run)
+    assert summary.groups is None
+    assert summary.zero_signal_share is None
+    assert any(skip.needs == "group_id" for skip in summary.skipped)
+    assert any("runs of 3, 4" in note for note in summary.notes)
+    assert summary.responses == 11
+
+
+def test_a_batch_that_several_logs_repeat_counts_once(tmp_path) -> None:
+    first = completions(ALIVE, step=1)
+    again = first.set_column(0, "step", pa.array([2] * 12))
+    run = open_run(save(tmp_path / "completions", first, again, completions(ALIVE, step=3)))
+    assert run.num_rows == 24
+    assert dict(run.rejected) == {"repeated batch": 12}
+    assert any("repeats the batch" in skip.reason for skip in run.skipped)
+
+
+def test_the_columns_that_make_the_advantages_are_the_rewards(tmp_path) -> None:
+    table = completions(ALIVE, difficulty=[float(i % 5) for i in range(12)], note=["x"] * 12)
+    run = open_run(save(tmp_path / "completions", table))
+    assert run.responses(["reward"])["reward"].to_pylist() == [r for g in ALIVE for r in g]
+    assert any("not rewards: difficulty" in note for note in run.notes)
+    parts = run.responses(["reward_components"])["reward_components"].to_pylist()
+    assert parts[0] == [("accuracy", 1.0)]
+
+
+def test_declared_reward_weights_are_used(tmp_path) -> None:
+    total = [[0.7 * a + 0.3 * b for a, b in zip(g, [0.0, 1.0, 1.0, 0.0], strict=True)] for g in ALIVE]
+    table = completions(total)
+    table = table.set_column(3, "accuracy", pa.array([r for g in ALIVE for r in g]))
+    table = table.add_column(4, "style", pa.array([0.0, 1.0, 1.0, 0.0] * 3))
+    folder = save(tmp_path / "completions", table)
+    manifest = {"run_id": "x", "framework": {"name": "trl", "version": "1.16.0"}}
+    (tmp_path / "run.json").write_text(json.dumps(manifest | {"config": {"reward_weights": [0.7, 0.3]}}))
+    run = open_run(folder)
+    assert run.responses(["reward"])["reward"].to_pylist() == pytest.approx([r for g in total for r in g])
+    assert any("confirmed by the advantages" in note for note in run.notes)
+
+
+def test_a_row_that_no_reward_function_scored_is_unscorable(tmp_path) -> None:
+    groups = [[1.0, math.nan, 0.0, 1.0], *ALIVE[1:]]
+    run = open_run(save(tmp_path / "completions", completions(groups)))
+    reward = run.responses(["reward"])["reward"].to_pylist()
+    assert reward[1] is None
+    assert reward[0] == 1.0
+
+
+def test_conversations_and_hostile_text_are_kept_as_text(tmp_path) -> None:
+    table = completions(ALIVE)
+    talk = [[{"role": "user", "content": f"<img src=x onerror=alert(1)> {i // 4}"}] for i in range(12)]
+    table = table.set_column(1, "prompt", pa.array(talk))
+    run = open_run(save(tmp_path / "completions", table))
+    assert run.responses(["prompt"])["prompt"][0].as_py() == "user: <img src=x onerror=alert(1)> 0"
+    assert summarise(run).groups == 3
+
+
+def test_unreadable_files_are_skipped_with_a_reason_and_all_unreadable_is_an_error(tmp_path) -> None:
+    folder = save(tmp_path / "completions", completions(ALIVE, step=1))
+    whole = (folder / "completions_00001.parquet").read_bytes()
+    (folder / "completions_00002.parquet").write_bytes(whole[: len(whole) // 2])
+    (folder / "completions_00003.parquet").write_bytes(b"")
+    run = open_run(folder)
+    assert run.num_rows == 12
+    assert {skip.path.name for skip in run.skipped} == {
+        "completions_00002.parquet",
+        "completions_00003.parquet",
+    }
+    (folder / "completions_00001.parquet").unlink()
+    with pytest.raises(AuditError) as caught:
+        open_run(folder)
+    assert "\n" not in str(caught.value)
+
+
+def test_files_of_another_trainer_are_not_claimed(tmp_path) -> None:
+    save(tmp_path / "completions", pa.table({"step": [1], "prompt": ["a"], "completion": ["b"]}))
+    with pytest.raises(BadLog, match="has no column advantage"):
+        open_run(tmp_path / "completions")
+
+
+def test_the_log_is_never_changed(tmp_path) -> None:
+    folder = save(tmp_path / "completions", completions(ALIVE))
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    summarise(open_run(folder))
+    assert {path: path.read_bytes() for path in folder.iterdir()} == before

@@ -1,0 +1,73 @@
+"""Intervals that cover what they should, and clusters that stay together."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from audit.stats import Estimate, bootstrap, cluster_sums, mean, ratio_of_sums
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.floats(-9, 9)), min_size=1, max_size=30))
+def test_cluster_sums_are_a_loop(pairs: list[tuple[int, float]]) -> None:
+    cluster = np.array([c for c, _ in pairs])
+    values = np.array([[v, 1.0] for _, v in pairs])
+    sums = cluster_sums(values, cluster)
+    for c in range(cluster.max() + 1):
+        assert sums[c, 0] == pytest.approx(sum(v for k, v in pairs if k == c), abs=1e-9)
+        assert sums[c, 1] == sum(k == c for k, _ in pairs)
+
+
+def test_the_interval_covers_the_truth_about_as_often_as_it_says() -> None:
+    rng = np.random.default_rng(5)
+    hits = 0
+    for _ in range(200):
+        centres = rng.normal(0.0, 1.0, 40)
+        cluster = np.repeat(np.arange(40), 8)
+        e = mean(centres[cluster] + rng.normal(0.0, 0.5, 320), cluster)
+        hits += e.low <= 0.0 <= e.high
+    assert 0.88 <= hits / 200 <= 0.99
+
+
+def test_treating_correlated_responses_as_independent_would_be_far_too_narrow() -> None:
+    rng = np.random.default_rng(6)
+    cluster = np.repeat(np.arange(30), 16)
+    values = rng.normal(0.0, 1.0, 30)[cluster]
+    by_prompt = mean(values, cluster)
+    alone = mean(values, np.arange(len(values)))
+    assert (by_prompt.high - by_prompt.low) > 3 * (alone.high - alone.low)
+
+
+def test_one_cluster_has_no_interval() -> None:
+    assert mean(np.array([1.0, 3.0]), np.zeros(2, dtype=int)) == Estimate(2.0, None, None, 2)
+
+
+def test_values_that_are_not_finite_are_left_out_and_not_counted() -> None:
+    e = mean(np.array([1.0, np.nan, 3.0, np.inf]), np.array([0, 1, 2, 3]))
+    assert (e.value, e.n) == (2.0, 2)
+
+
+def test_nothing_has_no_value() -> None:
+    e = mean(np.array([np.nan]), np.array([0]))
+    assert (e.value, e.low, e.high, e.n) == (None, None, None, 0)
+
+
+def test_an_undefined_ratio_is_none() -> None:
+    e = ratio_of_sums(np.array([1.0, 1.0]), np.zeros(2), np.array([0, 1]), 2)
+    assert e.value is None
+    assert not e.excludes(0.0)
+
+
+def test_the_same_data_give_the_same_interval() -> None:
+    sums = np.random.default_rng(0).normal(size=(12, 2)) + 5
+    first, second = (bootstrap(sums, lambda t: t[..., :1] / t[..., 1:]) for _ in range(2))
+    assert all(np.array_equal(a, b) for a, b in zip(first, second, strict=True))
+
+
+def test_excludes_is_strict_about_both_ends() -> None:
+    assert Estimate(1.0, 0.5, 1.5, 9).excludes(0.0)
+    assert Estimate(-1.0, -1.5, -0.5, 9).excludes(0.0)
+    assert not Estimate(1.0, 0.0, 2.0, 9).excludes(0.0)
+    assert not Estimate(1.0, None, None, 1).excludes(0.0)
