@@ -81,6 +81,7 @@ def test_an_unknown_name_comes_with_the_closest_ones() -> None:
         ({"clip": {"kind": "cispo", "delta": 2.0}}, r"belong to clip\.kind 'ppo'"),
         ({"clip": {"kind": "none", "dual": 3.0}}, r"belong to clip\.kind 'ppo'"),
         ({"clip": {"epsilon_low": 0.2}}, r"'none' has no epsilon"),
+        ({"clip": {"kind": "ppo", "epsilon_low": -0.5, "epsilon_high": 0.2}}, r"leave no band"),
         ({"aggregation": {"kind": "token-mean", "constant": 10}}, r"belongs to the '-norm' kinds"),
     ],
 )

@@ -14,7 +14,16 @@ from hypothesis import strategies as st
 from weight_cases import Row, responses_of, tokens_of
 
 from audit.objectives.catalogue import CATALOGUE, named
-from audit.objectives.objective import Aggregation, Objective, Overlong, Shaping, from_dict
+from audit.objectives.objective import (
+    Aggregation,
+    Baseline,
+    Objective,
+    Overlong,
+    Ratio,
+    Scale,
+    Shaping,
+    from_dict,
+)
 from audit.objectives.weights import effective_weights, row_coefficients
 
 RELATIVE = 1e-9
@@ -129,6 +138,18 @@ def test_any_composition_agrees_with_both_oracles(
         event(part)
     check(rows, objective)
     check_rows(rows, objective)
+
+
+@pytest.mark.parametrize("level", ["token", "sequence", "product"])
+@given(rows=some.batches(by_token=st.just(True)), objective=some.objectives())
+@settings(patiently, max_examples=40)
+def test_advantages_of_tokens_meet_ratios_of_every_level(
+    level: str, rows: list[Row], objective: Objective
+) -> None:
+    objective = objective.replace(
+        baseline=Baseline(kind="logged"), scale=Scale(), ratio=Ratio(denominator="old", level=level)
+    )
+    check(some.without_greedy(rows), objective)
 
 
 @given(rows=some.batches(), objective=some.objectives())

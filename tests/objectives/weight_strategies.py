@@ -126,7 +126,7 @@ REWARDS = (0.0, 1.0, 0.0, 1.0, 0.1, 0.3, -0.7, 1.5)
 
 
 @st.composite
-def batches(draw: st.DrawFn, *, token_advantages: bool = True) -> list[Row]:
+def batches(draw: st.DrawFn, by_token: st.SearchStrategy[bool] | None = None) -> list[Row]:
     """Whole groups in whole updates in whole generation batches; one or two epochs over each of them.
 
     Groups may be split over micro-batches and over the updates of one generation batch. Every group has a
@@ -134,7 +134,7 @@ def batches(draw: st.DrawFn, *, token_advantages: bool = True) -> list[Row]:
     """
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     spread = draw(st.sampled_from([0.02, 0.3, 0.8]))
-    by_token = token_advantages and draw(st.booleans())
+    every_token = draw(st.booleans() if by_token is None else by_token)
     rows: list[Row] = []
     group = update = micro = generation = 0
     for _ in range(draw(st.integers(1, 2))):
@@ -147,9 +147,9 @@ def batches(draw: st.DrawFn, *, token_advantages: bool = True) -> list[Row]:
                     reward = math.nan
                 turns = int(rng.choice([1, 1, 1, 1, 2, 3]))
                 for _ in range(turns):
-                    row = _tokens(Row(reward, group=g, sample_weight=1 / turns), rng, by_token)
+                    row = _tokens(Row(reward, group=g, sample_weight=1 / turns), rng, every_token)
                     sampled.append(replace(row, truncated=bool(rng.random() < 0.2)))
-            sampled.append(_tokens(Row(float(rng.choice(REWARDS)), group=g, greedy=True), rng, by_token))
+            sampled.append(_tokens(Row(float(rng.choice(REWARDS)), group=g, greedy=True), rng, every_token))
         order = rng.permutation(len(sampled)) if draw(st.booleans()) else np.arange(len(sampled))
         sampled = [sampled[i] for i in order]
         groups = 1 + max(r.group for r in sampled)
