@@ -10,17 +10,15 @@ from __future__ import annotations
 import os
 import random
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
-import torch
-from datasets import Dataset
-from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
-from trl import GRPOConfig, GRPOTrainer, RLOOConfig, RLOOTrainer
+if TYPE_CHECKING:
+    from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
+    from trl import GRPOTrainer, RLOOTrainer
 
 SYMBOLS = "0123456789+=,#"
 MAX_COMPLETION = 24
@@ -28,6 +26,9 @@ MAX_COMPLETION = 24
 
 def build_tokenizer() -> PreTrainedTokenizerFast:
     """Return a tokenizer with one token per character: 17 tokens."""
+    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
     vocabulary = {token: i for i, token in enumerate(["<pad>", "<eos>", "<unk>", *SYMBOLS])}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex("."), "isolated")
@@ -69,6 +70,9 @@ def one_mark(completions: list[str], **_: Any) -> list[float]:
 
 def build_model(seed: int = 0, **overrides: Any) -> LlamaForCausalLM:
     """Return a 2-layer Llama with random weights, about 80 000 parameters."""
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
     torch.manual_seed(seed)
     options = {
         "vocab_size": 3 + len(SYMBOLS),
@@ -88,6 +92,8 @@ def build_model(seed: int = 0, **overrides: Any) -> LlamaForCausalLM:
 
 def warm_up(model: LlamaForCausalLM, steps: int, seed: int = 0) -> LlamaForCausalLM:
     """Teach both styles by ``steps`` supervised steps, few enough that many answers stay wrong."""
+    import torch
+
     tokenizer, rng = build_tokenizer(), random.Random(seed)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     every = [(a, b) for a in range(3, 60) for b in range(1, 10)]
@@ -140,6 +146,9 @@ def build_trainer(
     options
         Of GRPOConfig or RLOOConfig, over the small defaults below.
     """
+    from datasets import Dataset
+    from trl import GRPOConfig, GRPOTrainer, RLOOConfig, RLOOTrainer
+
     config_class, trainer_class = {"grpo": (GRPOConfig, GRPOTrainer), "rloo": (RLOOConfig, RLOOTrainer)}[
         algorithm
     ]

@@ -50,7 +50,8 @@ def record(
     run_id : str, optional
         Default: the name of ``run_dir``.
     flush_steps : int
-        Write at least every so many optimiser steps; a killed run loses no more than these.
+        Finish a file about every so many optimiser steps, between two generation batches, so that no group is
+        split over files; a killed run loses what came after the last one.
 
     Raises
     ------
@@ -98,6 +99,8 @@ class Recorder:
         )
         self._metrics = MetricsWriter(run_dir)
         self._first_micro_batch = rank * trainer.args.gradient_accumulation_steps
+        self._flush_steps = flush_steps
+        self._flushed = trainer.state.global_step
         self._update = -1
         self._micro_batch = 0
         self._generations = 0
@@ -107,7 +110,7 @@ class Recorder:
         self._attached = True
         for name in _WRAPPED:
             setattr(trainer, name, self._wrap(name, getattr(trainer, name)))
-        self._callback = _callback(self, flush_steps)
+        self._callback = _callback(self)
         trainer.add_callback(self._callback)
 
     def flush(self) -> None:
@@ -226,12 +229,18 @@ class Recorder:
         )
         self._writer.write(rows)
 
+    def _flush_if_due(self, step: int) -> None:
+        batches_until_new = self._trainer.args.steps_per_generation * self._trainer.num_iterations
+        if step - self._flushed >= self._flush_steps and self._trainer._step % batches_until_new == 0:
+            self._flushed = step
+            self.flush()
+
     def _keep_metrics(self, step: int, logs: dict[str, Any]) -> None:
         if self._main:
             self._metrics.add(step, logs)
 
 
-def _callback(recorder: Recorder, flush_steps: int) -> Any:
+def _callback(recorder: Recorder) -> Any:
     from transformers import TrainerCallback
 
     class RecorderCallback(TrainerCallback):  # type: ignore[misc]
@@ -241,8 +250,7 @@ def _callback(recorder: Recorder, flush_steps: int) -> Any:
             recorder._guard(recorder._keep_metrics, state.global_step, dict(logs or {}))
 
         def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002
-            if state.global_step % flush_steps == 0:
-                recorder._guard(recorder.flush)
+            recorder._guard(recorder._flush_if_due, state.global_step)
 
         def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002
             recorder._guard(recorder.flush)

@@ -336,3 +336,36 @@ def test_what_cannot_be_recorded_is_refused(recorded: tuple[Path, Any]) -> None:
         record(trainer, run_dir)
     with pytest.raises(AuditError, match=r"GRPOTrainer and\s+trl\.RLOOTrainer"):
         record(object(), run_dir / "other")
+
+
+def test_a_generation_batch_is_never_split_over_files(start: Path, tmp_path: Path) -> None:
+    trainer = tiny.build_trainer(
+        start, tmp_path / "output", max_steps=12, steps_per_generation=4, num_iterations=2
+    )
+    with record(trainer, tmp_path / "run", flush_steps=3):
+        trainer.train()
+    files = sorted((tmp_path / "run" / "rollouts").glob("*.parquet"))
+    held = [
+        {row[0] for row in duckdb.read_parquet(str(file)).project("generation_batch").fetchall()}
+        for file in files
+    ]
+    assert held == [{0}, {1}, {2}]
+
+
+def test_chat_prompts_are_logged_as_the_model_read_them(start: Path, tmp_path: Path) -> None:
+    from datasets import Dataset
+
+    def right_length(completions: list[Any], **_: Any) -> list[float]:
+        return [float(len(completion[0]["content"]) % 2) for completion in completions]
+
+    trainer = tiny.build_trainer(start, tmp_path / "output", max_steps=1, rewards=(right_length,))
+    chats = [[{"role": "user", "content": f"{a}+{b}="}] for a, b in tiny.sums(8)]
+    trainer.train_dataset = Dataset.from_dict({"prompt": chats})
+    trainer.processing_class.chat_template = (
+        "{% for message in messages %}#{{ message['content'] }}{% endfor %}"
+    )
+    with record(trainer, tmp_path / "run"):
+        trainer.train()
+    rows = read_rows(tmp_path / "run")
+    assert {row["prompt"] for row in rows} <= {f"#{a}+{b}=" for a, b in tiny.sums(8)}
+    assert all(row["prompt_id"] == hash_prompt(row["prompt"]) for row in rows)
