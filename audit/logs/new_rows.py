@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from audit.errors import BadLog, MissingColumn, UnknownName
 from audit.logs.canonical import to_canonical
-from audit.schema import BY_NAME, COLUMNS, REQUIRED, TOKEN_LISTS, arrow_schema
+from audit.schema import BY_NAME, REQUIRED, TOKEN_LISTS, arrow_schema
 
 _MISFITS = (pa.ArrowException, TypeError, ValueError, OverflowError)
 
@@ -59,10 +59,8 @@ def _checked(batch: pa.RecordBatch, first_row: int) -> pa.RecordBatch:
             msg = f"row {row}: '{name}' is null; the schema requires a value."
             raise BadLog(msg)
     _check_lengths(arrays, first_row)
-    columns = [
-        arrays[c.name] if c.name in arrays else pa.nulls(batch.num_rows, c.arrow_type) for c in COLUMNS
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=arrow_schema())
+    schema = pa.schema([field for field in arrow_schema() if field.name in arrays])
+    return pa.RecordBatch.from_arrays([arrays[name] for name in schema.names], schema=schema)
 
 
 def _check_lengths(arrays: Mapping[str, pa.Array], first_row: int) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyarrow.types as pt
 
 from audit.errors import BadLog
 from audit.logs.batching import MOST_ROWS, canonical_batch, split_by_tokens
@@ -75,10 +76,12 @@ class ParquetPart:
             chunks = _chunks(parquet.metadata)
             held = {name for name in wanted if any(_has_value(chunk) for chunk in chunks.get(name, ()))}
             # A list of empty lists has no leaf value and still says something: only the rows themselves tell.
-            for name in set(wanted) - held:
-                batches = parquet.iter_batches(batch_size=MOST_ROWS, columns=[name])
-                if any(batch.column(0).null_count < batch.num_rows for batch in batches):
-                    held.add(name)
+            open_questions = [
+                n for n in wanted if n not in held and not _surely_null(chunks.get(n), self._types[n])
+            ]
+            if open_questions:
+                for batch in parquet.iter_batches(batch_size=MOST_ROWS, columns=open_questions):
+                    held.update(n for n in open_questions if batch[n].null_count < batch.num_rows)
         return frozenset(held)
 
     def value_range(self, column: str) -> tuple[float, float] | None:
@@ -178,3 +181,11 @@ def _top_level(chunk: Any) -> str:
 def _has_value(chunk: Any) -> bool:
     found = chunk.statistics
     return bool(found is not None and found.has_null_count and found.null_count < chunk.num_values)
+
+
+def _surely_null(chunks: list[Any] | None, kind: pa.DataType) -> bool:
+    """Tell whether the footer says that a column without nesting holds nothing."""
+    if pt.is_nested(kind) or not chunks:
+        return False
+    found = [(chunk.statistics, chunk.num_values) for chunk in chunks]
+    return all(s is not None and s.has_null_count and s.null_count == values for s, values in found)

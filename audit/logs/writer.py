@@ -19,8 +19,6 @@ from audit.logs.manifest import Manifest, write_manifest
 from audit.logs.new_rows import canonical_rows
 from audit.schema import COLUMNS, TOKEN_LISTS, VERSION, arrow_schema
 
-_FLOAT_LISTS = tuple(column.name for column in COLUMNS if column.type == "list<float>")
-
 
 class RolloutWriter:
     """Writes ``<run_dir>/rollouts/<prefix>-000000.parquet``, -000001, … and ``<run_dir>/run.json``.
@@ -74,6 +72,7 @@ class RolloutWriter:
         self._buffered_tokens = 0
         self._file: pq.ParquetWriter | None = None
         self._temporary: Path | None = None
+        self._columns: set[str] = set()
         self._rows_in_file = 0
         self._rows_written = 0
         self._number = 0
@@ -128,6 +127,7 @@ class RolloutWriter:
         self._publish(self._temporary)
         self._temporary = None
         self._rows_in_file = 0
+        self._columns.clear()
 
     def close(self) -> None:
         """Finish the current file; further writes are refused."""
@@ -137,6 +137,10 @@ class RolloutWriter:
 
     def _append(self, piece: pa.RecordBatch) -> None:
         while piece.num_rows:
+            if self._file is not None and not self._columns.issuperset(piece.schema.names):
+                # The columns of a file are fixed with its first row group.
+                self.flush()
+            self._columns.update(piece.schema.names)
             room = min(piece.num_rows, self._room())
             head, piece = piece.slice(0, room), piece.slice(room)
             tokens = _tokens(head)
@@ -159,8 +163,13 @@ class RolloutWriter:
             return
         if self._file is None:
             self._temporary = self._folder / f".{self._prefix}-{os.getpid()}-{id(self):x}{SUFFIX}.tmp"
-            self._file = _parquet_writer(self._temporary)
-        table = pa.Table.from_batches(self._buffer, schema=arrow_schema())
+            self._file = _parquet_writer(self._temporary, self._columns)
+        schema = self._file.schema
+        pieces = [pa.Table.from_batches([piece]) for piece in self._buffer]
+        # The empty table brings the columns that none of the pieces has.
+        table = pa.concat_tables([schema.empty_table(), *pieces], promote_options="default").select(
+            schema.names
+        )
         self._file.write_table(table, row_group_size=max(1, table.num_rows))
         self._rows_in_file += table.num_rows
         self._buffer, self._buffered_rows, self._buffered_tokens = [], 0, 0
@@ -188,18 +197,21 @@ class RolloutWriter:
 
 
 def _tokens(batch: pa.RecordBatch) -> int:
-    tokens: int = max(batch.num_rows, *(len(batch[name].flatten()) for name in TOKEN_LISTS))
-    return tokens
+    lists = [name for name in TOKEN_LISTS if name in batch.schema.names]
+    longest: int = max([batch.num_rows, *(len(batch[name].flatten()) for name in lists)])
+    return longest
 
 
-def _parquet_writer(path: Path) -> pq.ParquetWriter:
-    leaves = [f"{name}.list.element" for name in _FLOAT_LISTS]
-    repeating = [c.name for c in COLUMNS if c.type in {"int64", "int32", "string"}]
+def _parquet_writer(path: Path, names: set[str]) -> pq.ParquetWriter:
+    columns = [column for column in COLUMNS if column.name in names]
+    floats = [f"{c.name}.list.element" for c in columns if c.type == "list<float>"]
+    repeating = [c.name for c in columns if c.type in {"int64", "int32", "string"}]
+    schema = pa.schema([field for field in arrow_schema() if field.name in names])
     return pq.ParquetWriter(
         path,
-        arrow_schema().with_metadata({"schema": VERSION}),
+        schema.with_metadata({"schema": VERSION}),
         compression="zstd",
         use_dictionary=[*repeating, "token_ids.list.element"],
         # Log-probs hardly repeat: their bytes compress well only when equal places stand together.
-        column_encoding=dict.fromkeys(leaves, "BYTE_STREAM_SPLIT"),
+        column_encoding=dict.fromkeys(floats, "BYTE_STREAM_SPLIT"),
     )

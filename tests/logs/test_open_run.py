@@ -3,6 +3,8 @@
 import json
 import os
 import pickle
+import subprocess
+import sys
 
 import pyarrow as pa
 import pytest
@@ -342,3 +344,9 @@ def test_find_runs_on_a_run_and_on_nothing(tmp_path):
     assert find_runs(tmp_path / "r" / "rollouts") == []
     with pytest.raises(BadLog, match="not a directory"):
         find_runs(tmp_path / "nothing")
+
+
+def test_opening_logs_stays_light():
+    code = "import audit.logs, sys; print({'duckdb', 'torch', 'polars'} & set(sys.modules))"
+    run = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert run.stdout.strip() == "set()"

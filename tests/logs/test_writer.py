@@ -134,7 +134,23 @@ def test_encoding_of_log_probs(tmp_path):
     assert "BYTE_STREAM_SPLIT" in chunks["logp_theta"].encodings
     assert chunks["logp_theta"].compression == "ZSTD"
     assert chunks["logp_theta"].physical_type == "FLOAT"
-    assert parquet.schema_arrow.equals(arrow_schema())
+    assert all(field.equals(arrow_schema().field(field.name)) for field in parquet.schema_arrow)
+
+
+def test_a_column_that_comes_later_starts_a_file_and_none_is_lost(tmp_path):
+    with RolloutWriter(tmp_path, max_tokens_per_group=1) as writer:
+        writer.write([row(0)])
+        writer.write([row(1, correct=True)])
+        writer.write([row(2, token_ids=[1, 2])])
+        writer.write([row(3)])
+        writer.write([row(4, finish_reason="stop", token_ids=[3, 4])])
+    run = open_run(tmp_path)
+    table = stream_table(run)
+    assert table["sample_index"].to_pylist() == [0, 1, 2, 3, 4]
+    assert table["correct"].to_pylist() == [None, True, None, None, None]
+    assert table["token_ids"].to_pylist() == [None, None, [1, 2], None, [3, 4]]
+    assert table["finish_reason"].to_pylist() == [None, None, None, None, "stop"]
+    assert "advantage" not in {name for part in run.parts for name in part.types}
 
 
 def test_log_probs_take_few_bytes_a_token(tmp_path):
