@@ -20,7 +20,7 @@ from audit.logs.files import (
     list_files,
     numeric_order,
 )
-from audit.logs.manifest import FILE_NAME, SCHEMA, Manifest, read_manifest
+from audit.logs.manifest import FILE_NAME, Manifest, read_manifest
 from audit.logs.parquet_part import ParquetPart
 from audit.logs.run import Run, require_columns
 
@@ -64,7 +64,7 @@ def open_run(path: str | Path) -> Run:
     try:
         return _open_native(path)
     except AuditError as error:
-        run = None if _claims_to_be_native(path) else _open_foreign(path)
+        run = _open_foreign(path)
         if run is None:
             raise error from None
         return run
@@ -73,8 +73,9 @@ def open_run(path: str | Path) -> Run:
 def find_runs(root: str | Path) -> list[RunEntry]:
     """List the runs under ``root``, in numeric-aware order of their paths.
 
-    A run is a directory with a run.json or with ``rollouts/*.parquet``, or a foreign log; nothing inside a
-    run is a run of its own. Only footers are read. A run that cannot be opened is listed with its error.
+    A run is a directory with a run.json or with ``rollouts/*.parquet``, a foreign log, or a directory whose
+    own Parquet files are rollouts; nothing inside a run is a run of its own. Only footers are read. A run that
+    cannot be opened is listed with its error.
 
     Raises
     ------
@@ -103,13 +104,20 @@ def is_run_directory(folder: Path) -> bool:
 
 def _entry(folder: Path) -> RunEntry | None:
     try:
-        if is_run_directory(folder):
-            run: Run | None = _open_native(folder)
-        else:
-            run = _open_foreign(folder)
+        run = open_run(folder) if is_run_directory(folder) else _open_foreign(folder) or _open_loose(folder)
     except AuditError as error:
         return RunEntry(folder, folder.resolve().name, error=error)
     return None if run is None else RunEntry(folder, run.run_id, run=run)
+
+
+def _open_loose(folder: Path) -> Run | None:
+    """Open a folder whose own Parquet files are rollouts; Parquet files of other kinds are nothing to report."""
+    if not any(is_parquet_name(entry.name) for entry in folder.iterdir()):
+        return None
+    try:
+        return _open_native(folder)
+    except AuditError:
+        return None
 
 
 def _folders(root: Path) -> Iterator[tuple[Path, list[str]]]:
@@ -127,13 +135,6 @@ def _folders(root: Path) -> Iterator[tuple[Path, list[str]]]:
 
 def _open_foreign(path: Path) -> Run | None:
     return next((run for opener in FOREIGN_OPENERS if (run := opener(path)) is not None), None)
-
-
-def _claims_to_be_native(path: Path) -> bool:
-    try:
-        return f'"{SCHEMA}"' in (path / FILE_NAME).read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return False
 
 
 def _open_native(path: Path) -> Run:

@@ -182,3 +182,17 @@ def test_the_log_is_never_changed(tmp_path) -> None:
     before = {path: path.read_bytes() for path in folder.iterdir()}
     summarise(open_run(folder))
     assert {path: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_a_run_json_beside_the_completions_gives_the_objective(tmp_path) -> None:
+    save(tmp_path / "out" / "completions", completions(ALIVE))
+    manifest = {
+        "schema": "rlaudit.run.v1",
+        "run_id": "ours",
+        "framework": {"name": "trl", "version": "1.16.0"},
+    }
+    (tmp_path / "out" / "run.json").write_text(json.dumps(manifest | {"config": {"loss_type": "grpo"}}))
+    run = open_run(tmp_path / "out")
+    assert (run.run_id, run.format) == ("ours", "trl")
+    assert summarise(run).objective["aggregation"]["kind"] == "seq-mean-token-mean"
+    assert [entry.run_id for entry in find_runs(tmp_path)] == ["ours"]
