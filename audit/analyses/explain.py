@@ -53,6 +53,8 @@ class RunId(msgspec.Struct, frozen=True):
     responses: int
     steps: int
     tier: int
+    format: str = "rlaudit"
+    """Format of the log that was read."""
 
 
 class Explanation(msgspec.Struct, frozen=True):
@@ -110,7 +112,10 @@ def explain(a: Run, b: Run) -> Explanation:
         differs = [FieldDifference(field, va, vb) for field, va, vb in fields]
         changes = describe_changes(declared_a.objective, declared_b.objective)
     return Explanation(
-        runs=[RunId(r.run.run_id, r.num_rows, len(np.unique(r.step)), r.run.tier) for r in (rows_a, rows_b)],
+        runs=[
+            RunId(r.run.run_id, r.num_rows, len(np.unique(r.step)), r.run.tier, r.run.format)
+            for r in (rows_a, rows_b)
+        ],
         declared=DeclaredPair(
             a=declared_a.objective.to_dict() if declared_a else None,
             b=declared_b.objective.to_dict() if declared_b else None,

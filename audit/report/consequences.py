@@ -39,8 +39,6 @@ CAUSES = {
 }
 """What a cause outside of the objective does."""
 
-_SCALE = "dividing by the std: hard and easy prompts weigh up to 40 % more, and KL relatively less"
-_CLIP = "PPO's clip removes tokens beyond the bound; CISPO caps their weight and keeps them"
 FIELDS = {
     "shaping.clip": "rewards beyond the bounds count as the bound: outliers lose their pull",
     "shaping.overlong": "long responses pay before the baseline is taken: length is penalised on purpose",
@@ -50,14 +48,12 @@ FIELDS = {
     "filter.dynamic_sampling": "groups without signal leave the batch, so the others weigh more",
     "filter.mask_truncated": "cut-off responses take no loss: being cut is neither rewarded nor punished",
     "baseline.kind": "another baseline, another variance; leave-one-out also scales by G / (G - 1)",
-    "scale": _SCALE,
-    "scale.kind": _SCALE,
+    "scale.kind": "dividing by the std: hard and easy prompts weigh up to 40 % more, and KL relatively less",
     "scale.ddof": "ddof 1 makes every std larger: all weights shrink by one factor, less so in large groups",
     "scale.epsilon": "matters only where the std is as small as epsilon: it damps nearly uniform groups",
     "ratio.denominator": "'sampler' also corrects for the inference engine; 'theta' corrects for nothing",
     "ratio.level": "one ratio per response moves all its tokens together; per token each is judged alone",
-    "clip": _CLIP,
-    "clip.kind": _CLIP,
+    "clip.kind": "PPO's clip removes tokens beyond the bound; CISPO caps their weight and keeps them",
     "clip.epsilon_low": "a wider lower bound lets punished tokens fall further before they drop out",
     "clip.epsilon_high": "a wider upper bound lets rewarded rare tokens grow further before they drop out",
     "clip.delta": "punished tokens whose ratio exceeds delta drop out: one stale token cannot dominate",

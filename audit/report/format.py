@@ -96,11 +96,14 @@ def estimate(e: Estimate | None, *, sign: bool = False) -> str:
     return NOTHING if e is None else interval(e.value, e.low, e.high, sign=sign)
 
 
-def percent_interval(low: float | None, high: float | None, *, decimals: int = 0) -> str:
+def percent_interval(low: float | None, high: float | None) -> str:
     """Return ``[94, 98] %``."""
     if low is None or high is None:
         return NOTHING
-    return f"[{100 * low:.{decimals}f}, {100 * high:.{decimals}f}] %"
+    width = 100 * (high - low)
+    decimals = min(max(-math.floor(math.log10(width)), 0), 2) if width > 0 else 0
+    shown = [number(100 * x, decimals=decimals) for x in (low, high)]
+    return f"[{shown[0]}, {shown[1]}] %"
 
 
 def percent_estimate(e: Estimate | None) -> str:

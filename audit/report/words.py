@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from audit.analyses.effect import ObjectiveEffect
-from audit.analyses.explain import DeclaredPair, FieldDifference, RunId
+from audit.analyses.explain import RunId
 from audit.analyses.findings import Effect
 from audit.analyses.infer import Candidate, Inference
 from audit.report import format as fmt
 
+PRELIMINARY = "preliminary: one seed a side"
 _FIELDS = ("baseline", "scale", "ddof", "epsilon", "reward_kl")
 
 
@@ -42,35 +41,6 @@ def cannot_tell(equivalent: list[Candidate]) -> str:
         if len(values) > 1:
             named.append(f"{field} {', '.join(fmt.setting(value) for value in values)}")
     return "; ".join(named)
-
-
-def told_differences(declared: DeclaredPair) -> list[FieldDifference]:
-    """Return the declared differences as told to people.
-
-    Where one side has no scale or no clip at all, the settings of the other side's are told with its kind.
-    """
-    switched = {
-        d.field.removesuffix(".kind")
-        for d in declared.differs
-        if d.field in {"scale.kind", "clip.kind"} and "none" in (d.a, d.b)
-    }
-    told = []
-    for difference in declared.differs:
-        part, _, leaf = difference.field.partition(".")
-        if part not in switched:
-            told.append(difference)
-        elif leaf == "kind":
-            told.append(FieldDifference(part, *(_whole(side, part) for side in (declared.a, declared.b))))
-    return told
-
-
-def _whole(objective: dict[str, Any] | None, part: str) -> str:
-    fields = (objective or {}).get(part, {})
-    kind = str(fields.get("kind"))
-    if kind == "none":
-        return kind
-    settings = [f"{key} {fmt.setting(value)}" for key, value in fields.items() if key != "kind" and value]
-    return ", ".join([kind, *settings])
 
 
 def moved(effect: Effect) -> str:

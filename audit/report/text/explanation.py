@@ -9,10 +9,11 @@ from audit.analyses.effect import ObjectiveEffect
 from audit.analyses.explain import Explanation, RunId
 from audit.analyses.findings import Cause, Effect
 from audit.report import format as fmt
-from audit.report.consequences import cause_in_words, consequence
+from audit.report.consequences import cause_in_words
 from audit.report.text.rows import Rows
 from audit.report.text.shared import BAD, DOUBT, GOOD, QUIET, STRONG, Page, line, styled
-from audit.report.words import inferred_in_words, moved, on_rollouts, told_differences
+from audit.report.told import told_differences
+from audit.report.words import PRELIMINARY, inferred_in_words, moved, on_rollouts
 
 _LEGEND = (
     "share: of the difference between the runs' token weights; n: responses; intervals: 95 %, resampling "
@@ -43,7 +44,8 @@ def _lay_out(page: Page, explanation: Explanation, detail: int) -> None:
         shown = explanation.skipped if detail > 1 else explanation.skipped[:2]
         left = len(explanation.skipped) - len(shown)
         more = f"; and {left} more" if left else ""
-        page.say((f"{'; '.join(shown)}{more}", QUIET), indent=9, first=Text("Skipped", style=STRONG))
+        listed = "; ".join(reason.rstrip(".") for reason in shown)
+        page.say((f"{listed}{more}", QUIET), indent=9, first=Text("Skipped", style=STRONG))
     page.say((_LEGEND, QUIET))
 
 
@@ -59,8 +61,8 @@ def _runs(page: Page, explanation: Explanation) -> None:
 
 def _verdict(page: Page, explanation: Explanation) -> None:
     verdict = explanation.verdict
-    aside = (" (preliminary: one seed a side)", DOUBT) if verdict.preliminary else ""
-    page.say((verdict.text, STRONG), aside)
+    said = "preliminary" in verdict.text or not verdict.preliminary
+    page.say((verdict.text, STRONG), "" if said else (f" ({PRELIMINARY})", DOUBT))
 
 
 def _causes(page: Page, causes: list[Cause], *, notes: bool) -> None:
@@ -98,9 +100,8 @@ def _declared(page: Page, explanation: Explanation, *, notes: bool, most: int) -
         page.say(("Declared", STRONG), "  no difference in the objective" if both else "")
     else:
         rows = Rows("Declared", "A", "B")
-        for difference in told[:most]:
-            said = consequence(difference.field, difference.a, difference.b) if notes else ""
-            rows.add(difference.field, fmt.setting(difference.a), fmt.setting(difference.b), note=said)
+        for field, a, b, does in told[:most]:
+            rows.add(field, a, b, note=does if notes else "")
         rows.add_to(page)
     left = len(told) - most
     if left > 0:

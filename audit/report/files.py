@@ -1,0 +1,118 @@
+"""Reports as files: HTML to hand around, Markdown for a pull request, JSON for a script."""
+
+from __future__ import annotations
+
+import os
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from audit.analyses.explain import Explanation
+from audit.analyses.verdict import SMALL_SCALE, SMALL_SHARE
+from audit.errors import AuditError
+from audit.report import charts_svg, consequences, words
+from audit.report import format as fmt
+from audit.report.markdown import code, escaped
+from audit.report.told import told_differences
+from audit.stats import LEVEL, RESAMPLES
+
+
+def write_report(explanation: Explanation, path: str | Path) -> None:
+    """Write an explanation as ``.html``, ``.md`` or ``.json``, by the name of the file; whole or not at all.
+
+    Raises
+    ------
+    AuditError
+        Another ending, or a place where no file can be.
+    """
+    path = Path(path)
+    make = {".html": as_html, ".md": as_markdown, ".json": as_json}.get(path.suffix.lower())
+    if make is None:
+        msg = f"{path}: a report ends in .html, .md or .json."
+        raise AuditError(msg)
+    if not path.parent.is_dir() or path.is_dir():
+        msg = f"{path}: is a directory." if path.is_dir() else f"{path.parent}: no such directory."
+        raise AuditError(msg)
+    _write(path, make(explanation))
+
+
+def as_json(result: Any) -> str:
+    """Return any result by its contract; NaN and infinity become null."""
+    return msgspec.json.format(msgspec.json.encode(result), indent=2).decode() + "\n"
+
+
+def as_html(explanation: Explanation) -> str:
+    """Return one self-contained page: no scripts, nothing from the network."""
+    return _render("explain.html.j2", explanation)
+
+
+def as_markdown(explanation: Explanation) -> str:
+    """Return Markdown in which no text of a log acts as markup."""
+    return _render("explain.md.j2", explanation)
+
+
+def _render(template: str, explanation: Explanation) -> str:
+    from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+
+    environment = Environment(
+        loader=PackageLoader("audit.report"),
+        autoescape=select_autoescape(enabled_extensions=("html.j2",), default=False),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters |= {"visible": fmt.visible, "code": code, "md": escaped}
+    return environment.get_template(template).render(
+        x=explanation,
+        told=told_differences(explanation.declared),
+        names=[fmt.objective_name(side) for side in (explanation.declared.a, explanation.declared.b)],
+        fmt=fmt,
+        words=words,
+        consequences=consequences,
+        charts=charts_svg,
+        json=as_json(explanation),
+        evidence=_evidence,
+        version=version("rlaudit"),
+        parameters=_parameters(),
+    )
+
+
+def _evidence(evidence: dict[str, Any]) -> list[tuple[str, str]]:
+    return [(key.replace("_", " "), _shown(value)) for key, value in evidence.items()]
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, float):
+        return fmt.number(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return fmt.count(value)
+    if isinstance(value, list):
+        return ", ".join(map(_shown, value))
+    return fmt.setting(value)
+
+
+def _parameters() -> list[tuple[str, str]]:
+    return [
+        ("intervals", f"{LEVEL:.0%}, percentile bootstrap over prompts, {RESAMPLES:,} resamples, seed 0"),
+        ("shares", "exact Shapley values over swaps of the differing parts; they sum to the whole"),
+        ("left unnamed (heuristic)", f"parts below {SMALL_SHARE:.0%} of the difference"),
+        ("called a common factor (heuristic)", f"beyond {SMALL_SCALE:.0%} on the size of the weights"),
+        ("confidence", "a heuristic: declared, and borne out by both logs, is the highest"),
+    ]
+
+
+def _write(path: Path, text: str) -> None:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        msg = f"{path}: cannot be written: {error.strerror or error}."
+        raise AuditError(msg) from None
