@@ -64,7 +64,7 @@ def _render(template: str, explanation: Explanation) -> str:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters |= {"visible": fmt.visible, "code": code, "md": escaped}
+    environment.filters |= {"visible": fmt.visible, "code": code, "md": escaped, "count": fmt.count}
     return environment.get_template(template).render(
         x=explanation,
         told=told_differences(explanation.declared),

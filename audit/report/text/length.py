@@ -14,7 +14,8 @@ from audit.stats import Estimate
 _LEGEND = (
     "slope: of log |w / A| per token on log length; -1 is 1/|o|, 0 is no dependence. Push: how far the "
     "weights move the mean length, in tokens per unit of mean |w|; * under this run's objective. Drift: "
-    "tokens per 100 steps, within prompt. n: responses. Intervals: 95 %, resampling prompts; strong: they exclude 0."
+    "tokens per 100 steps, within prompt. n: responses. Intervals: 95 %, resampling prompts; strong where "
+    "they exclude 0."
 )
 
 
@@ -22,8 +23,8 @@ def show_length(bias: LengthBias, console: Console | None = None) -> None:
     """Print how weight depends on length, what that pushes for, and how lengths moved."""
     page = Page(console)
     page.say((bias.run, STRONG), f"  {bias.objective}", (f"  correct is: {bias.correct_is}", QUIET))
-    page.heading("Verdict")
-    page.say((bias.verdict, STRONG), indent=2)
+    page.gap()
+    page.say((bias.verdict, STRONG))
     _measured(page, bias)
     _objectives(page, bias)
     if bias.doubts:
