@@ -74,8 +74,8 @@ def find_runs(root: str | Path) -> list[RunEntry]:
     """List the runs under ``root``, in numeric-aware order of their paths.
 
     A run is a directory with a run.json or with ``rollouts/*.parquet``, a foreign log, or a directory whose
-    own Parquet files are rollouts; nothing inside a run is a run of its own. Only footers are read. A run that
-    cannot be opened is listed with its error.
+    own Parquet files are rollouts; nothing inside a run is a run of its own. Only footers are read. A run
+    that cannot be opened is listed with its error.
 
     Raises
     ------
@@ -111,7 +111,7 @@ def _entry(folder: Path) -> RunEntry | None:
 
 
 def _open_loose(folder: Path) -> Run | None:
-    """Open a folder whose own Parquet files are rollouts; Parquet files of other kinds are nothing to report."""
+    """Open a folder whose own Parquet files are rollouts; other Parquet files are nothing to report."""
     if not any(is_parquet_name(entry.name) for entry in folder.iterdir()):
         return None
     try:

@@ -54,7 +54,7 @@ class Pool:
 def objective_reward(responses: Responses, objective: Objective) -> Tensor:
     """Reward as the baseline sees it: shaped, minus the KL in the reward; shape (R,), float64."""
     reward = shaped_reward(responses.reward, responses.length, objective.shaping)
-    if objective.kl.reward is not None:
+    if objective.kl.reward is not None and objective.kl.reward.coefficient > 0.0:
         if responses.reference_kl is None:
             raise MissingColumn.needed_for("logp_ref", f"KL in the reward ({objective.name})")
         reward = reward - objective.kl.reward.coefficient * responses.reference_kl

@@ -23,9 +23,9 @@ def needs(objective: Objective) -> dict[str, str]:
     Keys are columns, values the part of the objective that needs each.
     """
     wanted: dict[str, str] = {}
-    if objective.kl.loss is not None:
+    if objective.kl.loss is not None and objective.kl.loss.coefficient > 0.0:
         wanted |= {"logp_theta": "kl", "logp_ref": "kl"}
-    if objective.kl.reward is not None:
+    if objective.kl.reward is not None and objective.kl.reward.coefficient > 0.0:
         wanted |= {"logp_old": "kl", "logp_ref": "kl"}
     if objective.ratio.denominator != "theta":
         wanted |= {"logp_theta": "ratio", f"logp_{objective.ratio.denominator}": "ratio"}

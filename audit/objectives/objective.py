@@ -68,7 +68,8 @@ class Ratio(Part, frozen=True, kw_only=True):
     """The policy ratio: which denominator, and over what unit it is formed.
 
     ``token``: exp(log-ratio of the token). ``sequence``: exp(mean log-ratio of the response), the geometric
-    mean (GSPO). ``product``: exp(sum of log-ratios of the response), the whole-response importance weight.
+    mean (GSPO). ``product``: exp(sum of log-ratios of the response), the whole-response importance weight;
+    the response is then one action, and its surrogate enters the loss once, not once per token (RLOO).
     ``theta``: the denominator is the policy itself with its gradient stopped, so the ratio is 1.
     """
 

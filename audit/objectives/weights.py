@@ -88,8 +88,8 @@ def token_weights(tokens: Tokens, coefficients: Coefficients, objective: Objecti
     Notes
     -----
     w = nu A c - beta nu h. With a whole-response ratio whose gradient is not stopped, the policy term of
-    every token is the mean (``sequence``) or sum (``product``) of nu A c over the response, since
-    d s_i / d log pi_t = s_i / L_i and d P_i / d log pi_t = P_i.
+    every token is the mean of nu A c over the response: ``sequence`` since d s_i / d log pi_t = s_i / L_i;
+    ``product`` since the response is one action and enters the loss once, with d P_i / d log pi_t = P_i.
     """
     layout = tokens.layout
     active = tokens.mask & layout.spread(coefficients.kept & ~coefficients.masked)
@@ -104,10 +104,11 @@ def token_weights(tokens: Tokens, coefficients: Coefficients, objective: Objecti
     factor, zeroed = clip_factor(ratio, advantage, objective.clip)
     policy = tokens.unmasked(nu * advantage * factor)
     if objective.ratio.level != "token" and objective.clip.kind != "cispo":
-        policy = _spread_over_response(policy, tokens, objective)
+        policy = layout.spread(mean_over_loss_tokens(tokens, policy))
+        policy = tokens.unmasked(policy)
 
     kl = torch.zeros_like(policy)
-    if objective.kl.loss is not None:
+    if objective.kl.loss is not None and objective.kl.loss.coefficient > 0.0:
         kl = -objective.kl.loss.coefficient * _kl_gradient(tokens, nu, ratio, objective, objective.kl.loss)
     return TokenWeights(weight=policy + kl, policy=policy, kl=kl, zeroed=zeroed & active)
 
@@ -122,7 +123,7 @@ def effective_weights(tokens: Tokens, responses: Responses, objective: Objective
     TokenWeights
         Tensors of shape (N,), float64.
     """
-    if objective.kl.reward is not None:
+    if objective.kl.reward is not None and objective.kl.reward.coefficient > 0.0:
         kl = reference_kl(tokens, objective.kl.reward.estimator)
         responses = replace(responses, reference_kl=kl)
     if tokens.token_advantage is not None and objective.baseline.kind == "logged":
@@ -156,12 +157,8 @@ def _kl_gradient(tokens: Tokens, nu: Tensor, ratio: Tensor, objective: Objective
         # For k3 the two terms sum to d; adding them as exp(-d) - exp(-d) would cancel for ref >> theta.
         both = difference if kl.estimator == "k3" else slope + value
         return tokens.unmasked(nu * ratio * both)
-    through_ratio = _spread_over_response(tokens.unmasked(nu * ratio * value), tokens, objective)
-    return tokens.unmasked(nu * ratio * slope) + through_ratio
-
-
-def _spread_over_response(values: Tensor, tokens: Tokens, objective: Objective) -> Tensor:
-    total = tokens.layout.sum(values)
+    # Every token's log-prob moves the ratio that multiplies the KL of every other token of the response.
+    through_ratio = tokens.layout.sum(tokens.unmasked(nu * ratio * value))
     if objective.ratio.level == "sequence":
-        total = total / tokens.layout.sum(tokens.mask.to(total.dtype)).clamp(min=1.0)
-    return tokens.unmasked(tokens.layout.spread(total))
+        through_ratio = through_ratio / tokens.layout.sum(tokens.mask.double()).clamp(min=1.0)
+    return tokens.unmasked(nu * ratio * slope + tokens.layout.spread(through_ratio))

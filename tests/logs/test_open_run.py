@@ -312,8 +312,8 @@ def test_foreign_logs_are_tried_only_after_the_native_one(tmp_path, foreign):
     assert [(e.run_id, e.run.format) for e in find_runs(tmp_path)] == [("f", "made"), ("n", "rlaudit")]
 
 
-def test_a_log_that_says_it_is_native_is_not_taken_for_a_foreign_one(tmp_path, foreign):
-    foreign.append(lambda path: pytest.fail("must not be asked"))
+def test_a_run_json_alone_is_refused_with_its_own_error_where_no_importer_knows_the_rest(tmp_path, foreign):
+    foreign.append(lambda path: None)
     (tmp_path / "run.json").write_text('{"schema": "rlaudit.run.v1"}')
     refused(tmp_path)
 
@@ -341,7 +341,7 @@ def test_find_runs(tmp_path):
 def test_find_runs_on_a_run_and_on_nothing(tmp_path):
     write(tmp_path / "r" / "rollouts" / "a.parquet")
     assert [e.run_id for e in find_runs(tmp_path / "r")] == ["r"]
-    assert find_runs(tmp_path / "r" / "rollouts") == []
+    assert [e.run_id for e in find_runs(tmp_path / "r" / "rollouts")] == ["rollouts"]
     with pytest.raises(BadLog, match="not a directory"):
         find_runs(tmp_path / "nothing")
 

@@ -206,6 +206,8 @@ def answer(rows: list[Row], objective: Objective) -> Answer:
         ratio = _ratio(theta, below, mask, objective)
         held = ratio.detach().clone().requires_grad_(True)
         surrogate = _surrogate(ratio, theta, advantage, objective)
+        if objective.ratio.level == "product" and objective.clip.kind != "cispo":
+            surrogate = surrogate / mask.sum(1, keepdim=True).clamp(min=1.0)  # one term per response
         per_token = -surrogate
         if objective.kl.loss is not None:
             k = _k(theta, full["ref"], objective.kl.loss.estimator)

@@ -240,8 +240,8 @@ def answers(rows: list[Row], objective: Objective) -> list[list[TokenAnswer]]:
         policy = {t: nu * token_factor(ratio[t], advantage[t], clip) * advantage[t] for t in live}
         bulk = {t: abs(policy[t]) + nu * ratio[t] * of_row.size for t in live}
         if clip.kind != "cispo" and level != "token" and live:
-            share = len(live) if level == "sequence" else 1
-            whole, heavy = math.fsum(policy.values()) / share, math.fsum(bulk.values()) / share
+            # Geometric: d s / d log pi_t = s / L. Product: one term per response, d P / d log pi_t = P.
+            whole, heavy = math.fsum(policy.values()) / len(live), math.fsum(bulk.values()) / len(live)
             policy = dict.fromkeys(live, whole)
             bulk = dict.fromkeys(live, heavy)
         kl = dict.fromkeys(live, 0.0)

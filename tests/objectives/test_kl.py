@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 from weight_cases import Row, responses_of, tokens_of
 
 from audit.errors import MissingColumn
+from audit.objectives.batch import Responses, Tokens
 from audit.objectives.kl import kl_slope, kl_value
 from audit.objectives.objective import KL, Aggregation, LossKL, Objective, Ratio, RewardKL
 from audit.objectives.weights import effective_weights, reference_kl
+from audit.ragged import Layout
 
 ESTIMATORS = ("k1", "k2", "k3")
 
@@ -132,3 +134,14 @@ def test_missing_log_probs_are_named(missing: str) -> None:
         with pytest.raises(MissingColumn, match=f"'{missing}'") as caught:
             effective_weights(tokens, responses_of([row]), objective)
         assert caught.value.column == missing
+
+
+def test_a_coefficient_of_zero_needs_no_reference() -> None:
+    layout = Layout.from_lengths(torch.tensor([2]))
+    logp = torch.tensor([-1.0, -2.0], dtype=torch.float64)
+    tokens = Tokens(layout, torch.ones(2, dtype=torch.bool), logp_theta=logp, logp_old=logp)
+    one = torch.zeros(1, dtype=torch.int64)
+    responses = Responses(torch.ones(1, dtype=torch.float64), one + 2, one + 2, one, one, one)
+    off = KL(loss=LossKL(coefficient=0.0), reward=RewardKL(coefficient=0.0))
+    plain = effective_weights(tokens, responses, Objective())
+    assert torch.equal(effective_weights(tokens, responses, Objective(kl=off)).weight, plain.weight)

@@ -144,8 +144,7 @@ def _rloo(config: Config, version: Version, notes: list[str]) -> Objective:
         baseline=Baseline(kind="leave_one_out"),
         ratio=Ratio(denominator="old", level="product"),
         clip=Clip(kind="ppo", epsilon_low=config["epsilon"], epsilon_high=_epsilon_high(config)),
-        # One surrogate per response, not one per token: its mean over rows is the mean of token means.
-        aggregation=Aggregation(kind="seq-mean-token-mean", scope="micro_batch"),
+        aggregation=Aggregation(kind="seq-mean-token-sum", scope="micro_batch"),
         kl=KL(reward=RewardKL(coefficient=beta, estimator="k1") if beta else None),
     )
 

@@ -144,7 +144,7 @@ def test_rloo_clips_the_product_and_takes_the_kl_in_the_reward() -> None:
         baseline=Baseline(kind="leave_one_out"),
         ratio=Ratio(denominator="old", level="product"),
         clip=Clip(kind="ppo", epsilon_low=0.2, epsilon_high=0.2),
-        aggregation=Aggregation(kind="seq-mean-token-mean", scope="micro_batch"),
+        aggregation=Aggregation(kind="seq-mean-token-sum", scope="micro_batch"),
         kl=KL(reward=RewardKL(coefficient=0.05, estimator="k1")),
     )
     assert declared({"beta": 0.0}, trainer="rloo").kl == KL()
