@@ -7,6 +7,8 @@ only one index tensor is added, so that a response can be followed through TRL's
 
 from __future__ import annotations
 
+import contextlib
+import inspect
 import warnings
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -22,6 +24,7 @@ from audit.recorders.trl_manifest import manifest_of
 from audit.recorders.trl_rollouts import INDEX, Generation, rows_of
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     import torch
 
 _WRAPPED = (
@@ -39,7 +42,8 @@ def record(
 
     Writes ``run.json`` at once, then ``rollouts/`` (one row per response, micro-batch and update, the whole
     rollout schema) and ``metrics/`` (the scalars that the trainer logs) as training goes on. Training itself
-    is left bitwise as it was. Evaluation is not recorded.
+    is left bitwise as it was. Evaluation is not recorded. If recording fails (a full disk), it stops with a
+    warning and training goes on.
 
     Parameters
     ----------
@@ -101,8 +105,7 @@ class Recorder:
         self._first_micro_batch = rank * trainer.args.gradient_accumulation_steps
         self._flush_steps = flush_steps
         self._flushed = trainer.state.global_step
-        self._update = -1
-        self._micro_batch = 0
+        self._pending: list[pa.Table] = []
         self._generations = 0
         self._generation: Generation | None = None
         self._scored: dict[str, Any] | None = None
@@ -122,9 +125,10 @@ class Recorder:
     def close(self) -> None:
         """Flush and detach: the trainer is as it was before :func:`record`."""
         self._detach()
-        self._guard(self._writer.close)
-        if self._main:
-            self._guard(self._metrics.flush)
+        self._guard(self.flush)
+        # What was accepted before a failure is still good.
+        with contextlib.suppress(Exception):
+            self._writer.close()
 
     def __enter__(self) -> Self:
         return self
@@ -163,16 +167,18 @@ class Recorder:
             action(*args)
         except Exception as error:
             self.failure = error
+            self._pending.clear()
             message = f"rlaudit stopped recording, training goes on: {type(error).__name__}: {error}"
             warnings.warn(message, RuntimeWarning, stacklevel=3)
 
-    def _on_rewards(
-        self, original: Callable[..., Any], inputs: Any, prompts: Any, completions: Any, token_ids: Any
-    ) -> Any:
-        rewards = original(inputs, prompts, completions, token_ids)
+    def _on_rewards(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        rewards = original(*args, **kwargs)
         if self._scored is not None:
-            self._scored.update(prompts=list(prompts), token_ids=list(token_ids), rewards=rewards)
+            self._guard(self._keep_rewards, self._scored, _named(original, args, kwargs), rewards)
         return rewards
+
+    def _keep_rewards(self, scored: dict[str, Any], given: dict[str, Any], rewards: Any) -> None:
+        scored.update(prompts=given["prompts"], token_ids=given["completion_ids_list"], rewards=rewards)
 
     def _on_forward(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         output = original(*args, **kwargs)
@@ -180,12 +186,12 @@ class Recorder:
             self._forwards.append((output[0].detach(), None if output[1] is None else output[1].detach()))
         return output
 
-    def _on_generation(self, original: Callable[..., Any], inputs: Any) -> Any:
+    def _on_generation(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         if not self._trainer.model.training:
-            return original(inputs)
+            return original(*args, **kwargs)
         self._scored, self._forwards = {}, []
         try:
-            output = original(inputs)
+            output = original(*args, **kwargs)
             self._guard(self._keep_generation, output, self._scored, self._forwards)
         finally:
             self._scored = self._forwards = None
@@ -202,34 +208,36 @@ class Recorder:
         )
         self._generations += 1
 
-    def _on_loss(self, original: Callable[..., Any], model: Any, inputs: Any) -> Any:
-        if not self._trainer.model.training or INDEX not in inputs:
-            return original(model, inputs)
+    def _on_loss(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        if not self._trainer.model.training:
+            return original(*args, **kwargs)
         self._forwards = []
         try:
-            loss = original(model, inputs)
-            self._guard(self._keep_micro_batch, inputs, self._forwards)
+            loss = original(*args, **kwargs)
+            self._guard(self._keep_micro_batch, _named(original, args, kwargs)["inputs"], self._forwards)
         finally:
             self._forwards = None
         return loss
 
     def _keep_micro_batch(self, inputs: dict[str, Any], forwards: list[Any]) -> None:
-        assert self._generation is not None
+        if self._generation is None or INDEX not in inputs:
+            return  # generated before the recorder was attached
         logps, entropies = forwards[0]
-        update = self._trainer.state.global_step + 1
-        self._micro_batch = self._micro_batch + 1 if update == self._update else 0
-        self._update = update
         rows = rows_of(
             self._generation,
             inputs,
             logps=logps,
             entropies=entropies,
-            update=update,
-            micro_batch=self._first_micro_batch + self._micro_batch,
+            update=self._trainer.state.global_step + 1,
+            micro_batch=self._first_micro_batch + len(self._pending),
         )
-        self._writer.write(rows)
+        self._pending.append(rows)
 
-    def _flush_if_due(self, step: int) -> None:
+    def _finish_update(self, step: int) -> None:
+        """Hand over the micro-batches of an update once the optimiser has taken it."""
+        for rows in self._pending:
+            self._writer.write(rows)
+        self._pending.clear()
         batches_until_new = self._trainer.args.steps_per_generation * self._trainer.num_iterations
         if step - self._flushed >= self._flush_steps and self._trainer._step % batches_until_new == 0:
             self._flushed = step
@@ -240,17 +248,25 @@ class Recorder:
             self._metrics.add(step, logs)
 
 
+def _named(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a call by the names that ``function`` gives them."""
+    return inspect.signature(function).bind(*args, **kwargs).arguments
+
+
 def _callback(recorder: Recorder) -> Any:
     from transformers import TrainerCallback
 
     class RecorderCallback(TrainerCallback):  # type: ignore[misc]
         """Keeps logged scalars and writes files out as training goes on."""
 
+        def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002
+            recorder._pending.clear()  # of an update that was interrupted
+
         def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:  # noqa: ARG002
             recorder._guard(recorder._keep_metrics, state.global_step, dict(logs or {}))
 
         def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002
-            recorder._guard(recorder._flush_if_due, state.global_step)
+            recorder._guard(recorder._finish_update, state.global_step)
 
         def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002
             recorder._guard(recorder.flush)

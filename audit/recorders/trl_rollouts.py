@@ -26,8 +26,8 @@ class Generation:
     prompt_length: Any
     """ndarray of int, shape (B,)."""
     responses: list[str]
-    token_ids: list[list[int]]
-    """Whole responses, however much of them takes loss."""
+    length: Any
+    """ndarray of int32, shape (B,): whole responses, however much of them takes loss."""
     finish_reason: list[str]
     group_ids: list[str]
     sample_index: Any
@@ -92,7 +92,7 @@ class Generation:
             prompt_ids=[hash_prompt(prompt) for prompt in prompts],
             prompt_length=mask.sum(dim=1).cpu().numpy(),
             responses=tokenizer.batch_decode(token_ids, skip_special_tokens=True),
-            token_ids=token_ids,
+            length=np.array([len(ids) for ids in token_ids], dtype=np.int32),
             finish_reason=["stop" if ids and ids[-1] in ends else "length" for ids in token_ids],
             group_ids=[f"g{number:06d}-{group:04d}" for group in place // trainer.num_generations],
             sample_index=place % trainer.num_generations,
@@ -135,8 +135,7 @@ def rows_of(
     """
     index = inputs[INDEX].cpu().numpy()
     size, width = logps.shape
-    token_ids = [generation.token_ids[i] for i in index]
-    lengths = np.array([len(ids) for ids in token_ids], dtype=np.int32)
+    lengths = generation.length[index]
     valid = np.arange(width)[None, :] < lengths[:, None]
     completion_mask = inputs["completion_mask"]
     scored = completion_mask.bool().any(dim=1).cpu().numpy()
@@ -176,7 +175,7 @@ def rows_of(
         "response": pick(generation.responses),
         "prompt_length": generation.prompt_length[index].astype(np.int32),
         "length": lengths,
-        "token_ids": pa.array(token_ids, type=pa.list_(pa.int32())),
+        "token_ids": list_column(inputs["completion_ids"].cpu().numpy(), valid, pa.int32()),
         "loss_mask": list_column(mask.bool().cpu().numpy(), valid, pa.bool_()),
         "reward": nullable(generation.reward[index]),
         "reward_components": map_column([generation.components[i] for i in index]),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -281,42 +281,49 @@ def test_evaluation_is_not_recorded(start: Path, tmp_path: Path) -> None:
     assert ("eval_reward",) in names
 
 
-def test_a_crash_loses_no_finished_step(start: Path, tmp_path: Path) -> None:
-    trainer = tiny.build_trainer(start, tmp_path / "output", max_steps=8)
+@pytest.mark.parametrize("calls", [6, 7], ids=["between updates", "inside an update"])
+def test_a_crash_leaves_the_updates_that_were_taken(calls: int, start: Path, tmp_path: Path) -> None:
+    answered = 0
 
-    def fail(prompts: list[str], completions: list[str], **_: Any) -> list[float]:
-        if trainer.state.global_step == 3:
+    def exact_answer(prompts: list[str], completions: list[str], **_: Any) -> list[float]:
+        nonlocal answered
+        if answered == calls:
             msg = "the reward service is down"
             raise RuntimeError(msg)
+        answered += 1
         return tiny.exact_answer(prompts, completions)
 
-    fail.__name__ = "exact_answer"
-    trainer.reward_funcs = [fail]
+    # One generation per micro-batch, two micro-batches per update.
+    trainer = tiny.build_trainer(
+        start, tmp_path / "output", max_steps=8, steps_per_generation=1, rewards=(exact_answer,)
+    )
     with pytest.raises(RuntimeError, match="reward service"), record(trainer, tmp_path / "run"):
         trainer.train()
-    assert {row["update"] for row in read_rows(tmp_path / "run")} == {1, 2, 3}
+    places = Counter((row["update"], row["micro_batch"]) for row in read_rows(tmp_path / "run"))
+    assert places == {(update, micro): 16 for update in (1, 2, 3) for micro in (0, 1)}
 
 
 def test_a_failing_recorder_does_not_stop_training(
     start: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    trainer = tiny.build_trainer(start, tmp_path / "output", max_steps=3)
-    recorder = record(trainer, tmp_path / "run")
-    writes = iter([None, None, OSError("no space left on device")])
-
-    def write(rows: Any) -> None:
-        failure = next(writes)
-        if failure is not None:
-            raise failure
-
-    monkeypatch.setattr(recorder._writer, "write", write)
-    with warnings.catch_warnings(record=True) as caught:
+    trainer = tiny.build_trainer(start, tmp_path / "output", max_steps=4)
+    with warnings.catch_warnings(record=True) as caught, record(trainer, tmp_path / "run") as recorder:
         warnings.simplefilter("always")
+        write = recorder._writer.write
+
+        def write_until_full(rows: Any) -> None:
+            if trainer.state.global_step == 3:
+                msg = "no space left on device"
+                raise OSError(msg)
+            write(rows)
+
+        monkeypatch.setattr(recorder._writer, "write", write_until_full)
         trainer.train()
     messages = [str(warning.message) for warning in caught if warning.category is RuntimeWarning]
     assert messages == ["rlaudit stopped recording, training goes on: OSError: no space left on device"]
-    assert trainer.state.global_step == 3
+    assert trainer.state.global_step == 4
     assert isinstance(recorder.failure, OSError)
+    assert {row["update"] for row in read_rows(tmp_path / "run")} == {1, 2}
 
 
 def test_close_leaves_the_trainer_as_it_was(start: Path, tmp_path: Path) -> None:
