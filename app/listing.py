@@ -1,0 +1,91 @@
+"""The runs under one directory, as plain values that a page can show and a cache can key on."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from audit.errors import AuditError
+from audit.importers import find_runs
+from audit.logs import Run
+
+Fingerprint = tuple[tuple[str, int, int], ...]
+"""(path, size, mtime_ns) of every file of a run: equal as long as nothing was written."""
+
+
+class Listed(NamedTuple):
+    """One run under the directory: what its cache entry is keyed on, or why it cannot be read."""
+
+    name: str
+    """Its path below the directory; the only way in which a page refers to a run."""
+    run_id: str
+    fingerprint: Fingerprint = ()
+    error: str = ""
+
+
+def directory(arguments: Sequence[str]) -> Path | None:
+    """Return the directory given as ``-- --logs DIR``; it is chosen at the start and never in the page."""
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("--logs", type=Path)
+    given: Path | None = parser.parse_known_args(arguments)[0].logs
+    return given
+
+
+def runs_under(root: Path) -> list[Listed]:
+    """List the runs; one that a link leads to outside of the directory is listed, and refused.
+
+    Raises
+    ------
+    AuditError
+        The directory cannot be read.
+    """
+    return [_listed(entry.path, root, entry.run_id, entry.run, entry.error) for entry in find_runs(root)]
+
+
+def open_listed(root: Path, name: str) -> Run:
+    """Open a run by its name in the list; no other name opens anything.
+
+    Raises
+    ------
+    AuditError
+        No such run under the directory, or it cannot be read.
+    """
+    for entry in find_runs(root):
+        if _name(entry.path, root) == name:
+            if entry.run is not None and is_inside(entry.path, root):
+                return entry.run
+            raise entry.error or AuditError(_OUTSIDE)
+    msg = f"no run {name!r} in this directory."
+    raise AuditError(msg)
+
+
+_OUTSIDE = "a link leads out of the directory."
+
+
+def is_inside(path: Path, root: Path) -> bool:
+    """Tell whether a path, links resolved, lies below the directory."""
+    return path.resolve().is_relative_to(root.resolve())
+
+
+def _listed(path: Path, root: Path, run_id: str, run: Run | None, error: AuditError | None) -> Listed:
+    name = _name(path, root)
+    if not is_inside(path, root):
+        return Listed(name, run_id, error=_OUTSIDE)
+    if run is None:
+        return Listed(name, run_id, error=str(error))
+    return Listed(name, run_id, fingerprint=(*_manifest(path), *(file.fingerprint for file in run.files)))
+
+
+def _name(path: Path, root: Path) -> str:
+    return path.relative_to(root).as_posix()
+
+
+def _manifest(path: Path) -> Fingerprint:
+    file = path / "run.json"
+    try:
+        held = file.stat()
+    except OSError:
+        return ()
+    return ((str(file), held.st_size, held.st_mtime_ns),)
