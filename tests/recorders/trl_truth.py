@@ -10,9 +10,11 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import tiny
 import torch
 
+import audit
 from audit.logs import open_run
 from audit.objectives.batch import Responses, Tokens
 from audit.objectives.dialects import from_framework
@@ -229,8 +231,22 @@ def _rloo(row: Row, group: list[Row], micro: list[Row], given: dict[str, Any]) -
     return [weight if m else 0.0 for m in row["loss_mask"]]
 
 
+def written_weights(rows: list[Row], run_dir: Path) -> list[list[float]]:
+    """Return the weights of every row as ``rlaudit weights RUN -o OUT.parquet`` writes them."""
+    out = run_dir.with_name("weights.parquet")
+    assert audit.weights(run_dir, out) == len(rows)
+    written = pq.read_table(out).to_pylist()
+    for row, weight in zip(rows, written, strict=True):
+        for key in ("step", "epoch", "update", "micro_batch", "group_id", "sample_index"):
+            assert weight[key] == row[key]
+    return [weight["weight"] for weight in written]
+
+
 def declared_weights(rows: list[Row], run_dir: Path) -> list[list[float]]:
-    """Return the weights of every row by ``audit``: run.json, the TRL dialect, the objective."""
+    """Return the weights of every row by run.json, the TRL dialect and the objective, from rewards alone.
+
+    :func:`written_weights` takes the advantages that were logged; this recomputes them in float64.
+    """
     manifest = open_run(run_dir).manifest
     assert manifest.framework is not None
     assert manifest.config is not None
