@@ -21,6 +21,7 @@ class Listed(NamedTuple):
     name: str
     """Its path below the directory; the only way in which a page refers to a run."""
     run_id: str
+    framework: str = ""
     fingerprint: Fingerprint = ()
     error: str = ""
 
@@ -75,7 +76,10 @@ def _listed(path: Path, root: Path, run_id: str, run: Run | None, error: AuditEr
         return Listed(name, run_id, error=_OUTSIDE)
     if run is None:
         return Listed(name, run_id, error=str(error))
-    return Listed(name, run_id, fingerprint=(*_manifest(path), *(file.fingerprint for file in run.files)))
+    made_by = run.manifest.framework
+    framework = f"{made_by.name} {made_by.version or ''}".rstrip() if made_by else ""
+    fingerprint = (*_manifest(path), *(file.fingerprint for file in run.files))
+    return Listed(name, run_id, framework, fingerprint)
 
 
 def _name(path: Path, root: Path) -> str:

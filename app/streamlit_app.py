@@ -27,22 +27,19 @@ def summary_of(root: Path, name: str, fingerprint: Fingerprint) -> Summary | str
         return str(error)
 
 
-def row(root: Path, listed: Listed) -> dict[str, str | int | None]:
-    """Return one row of the table; numbers stay numbers, so that columns sort."""
-    shown: dict[str, str | int | None] = {"run": fmt.visible(listed.run_id)}
-    found = listed.error or summary_of(root, listed.name, listed.fingerprint)
-    if isinstance(found, str):
-        return shown | {"problems": fmt.visible(found)}
+def row(listed: Listed, found: Summary) -> dict[str, str | int]:
+    """Return one row of the table; counts stay numbers, so that columns sort."""
     source = found.source
     left_out = [
         fmt.plural(n, noun) + " left out"
         for n, noun in ((source.rows_rejected, "row"), (len(source.files_skipped), "file"))
         if n
     ]
-    return shown | {
+    return {
+        "run": fmt.visible(listed.run_id),
         "format": source.format,
+        "framework": fmt.visible(listed.framework),
         "objective": fmt.objective_name(found.objective),
-        "from": fmt.visible((found.objective or {}).get("source", "")),
         "responses": found.responses,
         "steps": found.steps,
         "tier": found.tier,
@@ -75,12 +72,25 @@ if not runs:
     )
     st.stop()
 
-rows = [row(logs, listed) for listed in runs]
-columns = list(dict.fromkeys(name for each in rows for name in each))
-st.dataframe(
-    {name: [each.get(name) for each in rows] for name in columns},
-    hide_index=True,
-    key="runs",
-    column_config={"n": st.column_config.NumberColumn("n", help="Responses behind the reward.")},
-)
-st.caption("Reward: mean with its 95 % interval, resampling prompts.")
+rows: list[dict[str, str | int]] = []
+unreadable: list[str] = []
+for listed in runs:
+    found = listed.error or summary_of(logs, listed.name, listed.fingerprint)
+    if isinstance(found, str):
+        unreadable.append(f"{fmt.visible(listed.name)}: {fmt.visible(found)}")
+    else:
+        rows.append(row(listed, found))
+if rows:
+    numbers = {
+        name: st.column_config.NumberColumn(format="localized") for name in ("responses", "steps", "n")
+    }
+    st.dataframe(
+        {name: [each[name] for each in rows] for name in rows[0]},
+        hide_index=True,
+        key="runs",
+        column_config=numbers,
+    )
+    st.caption("Reward: mean with its 95 % interval, resampling prompts; n: the responses behind it.")
+if unreadable:
+    st.subheader("Cannot be read")
+    st.text("\n".join(unreadable))

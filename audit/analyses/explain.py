@@ -83,8 +83,8 @@ def explain(a: Run, b: Run) -> Explanation:
     declared_b, note_b = _declared(b)
     inferred_a = infer(rows_a, declared_a.objective if declared_a else None)
     inferred_b = infer(rows_b, declared_b.objective if declared_b else None)
-    objective_a = _best_known(declared_a, inferred_a)
-    objective_b = _best_known(declared_b, inferred_b)
+    objective_a = _best_known(declared_a, inferred_a, declared_b)
+    objective_b = _best_known(declared_b, inferred_b, declared_a)
 
     skipped: list[str] = []
     effects: list[ObjectiveEffect] = []
@@ -94,6 +94,11 @@ def explain(a: Run, b: Run) -> Explanation:
             f"objective effect: {', '.join(lacking)} neither declares an objective nor logs advantages"
         )
     else:
+        skipped += [
+            f"objective effect beyond baseline and scale: {run.run_id} declares no objective"
+            for run, declared in ((a, declared_a), (b, declared_b))
+            if declared is None
+        ]
         effects, missing = objective_effects([rows_a, rows_b], objective_a, objective_b)
         skipped += [f"objective effect on {reason}" for reason in missing]
         skipped += [f"objective effect: {reason}" for effect in effects for reason in effect.not_compared]
@@ -139,8 +144,14 @@ def _declared(run: Run) -> tuple[DeclaredObjective | None, str]:
     return declared, "" if declared else f"{run.run_id} declares no objective"
 
 
-def _best_known(declared: DeclaredObjective | None, inferred: Inference) -> Objective | None:
-    """The declared objective, its advantages corrected by what the log shows; else what the log shows."""
+def _best_known(
+    declared: DeclaredObjective | None, inferred: Inference, other: DeclaredObjective | None
+) -> Objective | None:
+    """The declared objective, its advantages corrected by what the log shows.
+
+    Advantages show the baseline and the scale alone: without a declaration every other part is taken from
+    the other run, so that what is unknown is not told as a difference.
+    """
     if declared is not None and inferred.agrees is not False:
         return declared.objective
     if inferred.best is None or inferred.status != "fits":
@@ -150,7 +161,9 @@ def _best_known(declared: DeclaredObjective | None, inferred: Inference) -> Obje
         "baseline": Baseline(kind=best.baseline),  # type: ignore[arg-type]
         "scale": Scale(kind=best.scale, ddof=best.ddof or 0, epsilon=best.epsilon or 0.0),  # type: ignore[arg-type]
     }
-    return (declared.objective if declared is not None else Objective(name="inferred")).replace(**seen)
+    if declared is not None:
+        return declared.objective.replace(**seen)
+    return (other.objective if other is not None else Objective()).replace(name="inferred", **seen)
 
 
 def _outcomes(a: RunRows, b: RunRows) -> tuple[list[Effect], list[str]]:

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 from audit.analyses.effect import ObjectiveEffect
-from audit.analyses.explain import RunId
+from audit.analyses.explain import Explanation, RunId
 from audit.analyses.findings import Effect
 from audit.analyses.infer import Candidate, Inference
 from audit.report import format as fmt
 
 PRELIMINARY = "preliminary: one seed a side"
+INCOMPLETE = "not everything could be compared: see Skipped"
 _FIELDS = ("baseline", "scale", "ddof", "epsilon", "reward_kl")
+
+
+def caveats(explanation: Explanation) -> list[str]:
+    """Return what has to be said beside the verdict, unless it says so itself."""
+    verdict = explanation.verdict
+    said = []
+    if verdict.preliminary and "preliminary" not in verdict.text:
+        said.append(PRELIMINARY)
+    if explanation.skipped and not verdict.causes:
+        said.append(INCOMPLETE)
+    return said
 
 
 def inferred_in_words(inference: Inference) -> str:

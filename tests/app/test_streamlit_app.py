@@ -25,16 +25,19 @@ def page(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> AppTest:
 
 
 def test_it_lists_every_run_and_says_which_cannot_be_read(tmp_path, monkeypatch) -> None:
-    write(tmp_path / "one", rollouts(steps=3), "grpo")
+    write(tmp_path / "one", rollouts(steps=3), "grpo", framework={"name": "trl", "version": "1.16.0"})
     write(tmp_path / "two", rollouts(steps=3, seed=1), "dapo")
     (tmp_path / "torn" / "rollouts").mkdir(parents=True)
     (tmp_path / "torn" / "rollouts" / "part-0.parquet").write_bytes(b"PAR1 not a Parquet file PAR1")
-    table = page(monkeypatch, "--logs", str(tmp_path)).dataframe[0].value
-    assert table["run"].tolist() == ["one", "torn", "two"]
-    assert table["objective"].tolist()[::2] == ["grpo", "dapo"]
-    assert table["responses"].tolist()[0] == 3 * 4 * 8 * 2
-    assert table["problems"].tolist()[0] == ""
-    assert "Parquet" in table["problems"].tolist()[1]
+    at = page(monkeypatch, "--logs", str(tmp_path))
+    table = at.dataframe[0].value
+    assert table["run"].tolist() == ["one", "two"]
+    assert table["framework"].tolist() == ["trl 1.16.0", ""]
+    assert table["objective"].tolist() == ["grpo", "dapo"]
+    assert table["responses"].tolist() == [3 * 4 * 8 * 2] * 2
+    assert table["problems"].tolist() == ["", ""]
+    assert "torn: " in at.text[1].value
+    assert "Parquet" in at.text[1].value
 
 
 def test_text_of_a_log_is_never_markdown(tmp_path, monkeypatch) -> None:

@@ -13,7 +13,7 @@ from audit.report.consequences import cause_in_words
 from audit.report.text.rows import Rows
 from audit.report.text.shared import BAD, DOUBT, GOOD, QUIET, STRONG, Page, line, styled
 from audit.report.told import told_differences
-from audit.report.words import PRELIMINARY, inferred_in_words, moved, on_rollouts
+from audit.report.words import caveats, inferred_in_words, moved, on_rollouts
 
 _LEGEND = (
     "share: of the difference between the runs' token weights; n: responses; intervals: 95 %, resampling "
@@ -60,9 +60,8 @@ def _runs(page: Page, explanation: Explanation) -> None:
 
 
 def _verdict(page: Page, explanation: Explanation) -> None:
-    verdict = explanation.verdict
-    said = "preliminary" in verdict.text or not verdict.preliminary
-    page.say((verdict.text, STRONG), "" if said else (f" ({PRELIMINARY})", DOUBT))
+    beside = "; ".join(caveats(explanation))
+    page.say((explanation.verdict.text, STRONG), (f" ({beside})" if beside else "", DOUBT))
 
 
 def _causes(page: Page, causes: list[Cause], *, notes: bool) -> None:
