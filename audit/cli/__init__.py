@@ -52,6 +52,8 @@ def main(arguments: list[str] | None = None) -> None:
         # The reader (head, less) has gone; what is left in the buffer has nowhere to go.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+    except UnicodeEncodeError as error:
+        _fail(f"{error.object}: a name that is not valid UTF-8 cannot be read. Rename it.")
     except OSError as error:
         _fail(_os_message(error))
 
@@ -62,6 +64,9 @@ def _os_message(error: OSError) -> str:
 
 
 def _fail(message: str) -> None:
-    one_line = " ".join(message.split())
+    from audit.report.format import visible
+
+    # Messages quote logs and manifests: whatever would act on a terminal is shown instead.
+    one_line = visible(" ".join(message.split()))
     typer.secho(f"rlaudit: {one_line}", err=True, fg="red" if sys.stderr.isatty() else None)
     sys.exit(2)

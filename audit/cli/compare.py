@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from audit.cli.options import AsJson, RunPath, emit_json
+from audit.cli.options import AsJson, RunPath, emit_json, require_place
 from audit.errors import AuditError
 
 
@@ -32,9 +32,11 @@ def explain(
     from audit.cli.progress import working
     from audit.importers import open_run
 
-    if out is not None and out.suffix not in (".html", ".md", ".json"):
-        msg = f"{out}: a report ends in .html, .md or .json."
-        raise AuditError(msg)
+    if out is not None:
+        if out.suffix.lower() not in (".html", ".md", ".json"):
+            msg = f"{out}: a report ends in .html, .md or .json."
+            raise AuditError(msg)
+        require_place(out)
     a, b = open_run(run_a), open_run(run_b)
     with working(f"explaining {a.run_id} against {b.run_id}"):
         explanation = explain_runs(a, b)

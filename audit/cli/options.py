@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from audit.errors import BadObjective
+from audit.errors import AuditError, BadObjective
 
 if TYPE_CHECKING:
     from audit.facts.rows import RunRows
@@ -44,10 +44,24 @@ class Severity(enum.StrEnum):
 
 def emit_json(value: Any) -> None:
     """Print a result; NaN and infinity become null."""
-    import msgspec
+    from audit.report.as_json import as_json
 
-    text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
-    typer.echo(text)
+    typer.echo(as_json(value), nl=False)
+
+
+def require_place(out: Path) -> None:
+    """Refuse a place where no file can be written, before any work is done.
+
+    Raises
+    ------
+    AuditError
+    """
+    if out.is_dir():
+        msg = f"{out}: is a directory."
+        raise AuditError(msg)
+    if not out.parent.is_dir():
+        msg = f"{out.parent}: no such directory."
+        raise AuditError(msg)
 
 
 def load_objective(text: str, changes: list[str] | None = None) -> Objective:

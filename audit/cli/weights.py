@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from audit.cli.options import ObjectiveOption, RunPath, SetOption, objective_for
+from audit.cli.options import ObjectiveOption, RunPath, SetOption, objective_for, require_place
 
 
 def register(app: typer.Typer) -> None:
@@ -30,6 +30,7 @@ def weights(
     from audit.facts.weigh import write_weights
     from audit.importers import open_run
 
+    require_place(out)
     run = open_run(path)
     with working(f"weighing the tokens of {run.run_id}"):
         rows = RunRows.read(run)

@@ -7,13 +7,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from audit.analyses.explain import Explanation
 from audit.analyses.verdict import SMALL_SCALE, SMALL_SHARE
 from audit.errors import AuditError
 from audit.report import charts_svg, consequences, words
 from audit.report import format as fmt
+from audit.report.as_json import as_json
 from audit.report.markdown import code, escaped
 from audit.report.told import told_differences
 from audit.stats import LEVEL, RESAMPLES
@@ -36,11 +35,6 @@ def write_report(explanation: Explanation, path: str | Path) -> None:
         msg = f"{path}: is a directory." if path.is_dir() else f"{path.parent}: no such directory."
         raise AuditError(msg)
     _write(path, make(explanation))
-
-
-def as_json(result: Any) -> str:
-    """Return any result by its contract; NaN and infinity become null."""
-    return msgspec.json.format(msgspec.json.encode(result), indent=2).decode() + "\n"
 
 
 def as_html(explanation: Explanation) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from audit.stats import Estimate
+if TYPE_CHECKING:
+    from audit.stats import Estimate
 
 NOTHING = "–"
 """Shown where a log gives no value."""

@@ -16,6 +16,7 @@ from audit.analyses.directory import DirectorySummary
 from audit.analyses.explain import Explanation
 from audit.analyses.length import LengthBias
 from audit.analyses.summary import Summary
+from audit.report.as_json import as_json
 
 CONTRACTS: dict[str, Any] = {
     "explain": Explanation,
@@ -52,7 +53,7 @@ def schema_of(verb: str) -> dict[str, Any]:
 
 def schema_text(verb: str) -> str:
     """Return the schema as it stands in the file."""
-    return msgspec.json.format(msgspec.json.encode(schema_of(verb)), indent=2).decode() + "\n"
+    return as_json(schema_of(verb))
 
 
 def write_schemas(directory: Path) -> list[Path]:

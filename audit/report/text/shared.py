@@ -18,13 +18,19 @@ Piece = str | Text | tuple[object, str]
 """A string, a finished text, or (value, style)."""
 
 
+class _Stdout(Console):
+    def on_broken_pipe(self) -> None:
+        # That the reader has gone is no failure of the verb: the command line ends quietly.
+        raise BrokenPipeError
+
+
 def to_stdout() -> Console:
     """Return a console on stdout that takes every string as it is: no markup, no emoji codes, no links."""
     stream = sys.stdout
     if isinstance(stream, io.TextIOWrapper) and stream.encoding.lower().replace("-", "") != "utf8":
         # A terminal that lacks a character gets a question mark, not a traceback.
         stream.reconfigure(errors="replace")
-    return Console(file=stream, markup=False, highlight=False, emoji=False)
+    return _Stdout(file=stream, markup=False, highlight=False, emoji=False)
 
 
 def line(*pieces: Piece) -> Text:
