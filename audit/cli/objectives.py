@@ -27,7 +27,7 @@ def objectives(
     """
     from audit.cli.options import load_objective
     from audit.objectives.catalogue import CATALOGUE
-    from audit.report import objectives as report
+    from audit.report.objectives import show_catalogue, show_objective, show_side_by_side
 
     chosen = [load_objective(name, changes) for name in names or []]
     if as_json:
@@ -35,8 +35,8 @@ def objectives(
         dicts = [objective.to_dict() for objective in listed]
         emit_json(dicts[0] if len(dicts) == 1 else dicts)
     elif not chosen:
-        report.show_catalogue()
+        show_catalogue()
     elif len(chosen) == 1:
-        report.show_objective(chosen[0])
+        show_objective(chosen[0])
     else:
-        report.show_side_by_side(chosen)
+        show_side_by_side(chosen)

@@ -53,7 +53,7 @@ def show_objective(objective: Objective, console: Console | None = None) -> None
         rows.add(styled(part, STRONG), settings, note=DECIDES[part])
     rows.add_to(page)
     page.gap()
-    page.say((f"As JSON, for --objective FILE.json: rlaudit objectives {objective.name} --json", QUIET))
+    page.say(("With --json: a file that --objective takes.", QUIET))
     page.print()
 
 
