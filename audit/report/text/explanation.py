@@ -23,8 +23,8 @@ _LEGEND = (
 
 def show_explanation(explanation: Explanation, console: Console | None = None) -> None:
     """Print why two runs disagree; on a terminal, with as much detail as one screen holds."""
-    for detail in (2, 1, 0):
-        page = Page(console)
+    for detail in (3, 2, 1, 0):
+        page = Page(console, dense=detail < 2)
         _lay_out(page, explanation, detail)
         if len(page.lines) <= page.room or detail == 0:
             page.print()
@@ -35,18 +35,18 @@ def _lay_out(page: Page, explanation: Explanation, detail: int) -> None:
     _verdict(page, explanation)
     _runs(page, explanation)
     _causes(page, explanation.verdict.causes, notes=detail > 0)
-    _declared(page, explanation, notes=detail > 1, most=20 if detail > 1 else 6)
+    _declared(page, explanation, notes=detail > 2, most=20 if detail > 2 else 6)
     _inferred(page, explanation)
     _effects(page, explanation)
     _outcomes(page, explanation.outcomes)
     page.gap()
     if explanation.skipped:
-        shown = explanation.skipped if detail > 1 else explanation.skipped[:2]
+        shown = explanation.skipped if detail > 2 else explanation.skipped[:2]
         left = len(explanation.skipped) - len(shown)
         more = f"; and {left} more" if left else ""
         listed = "; ".join(reason.rstrip(".") for reason in shown)
         page.say((f"{listed}{more}", QUIET), indent=9, first=Text("Skipped", style=STRONG))
-    page.say((_LEGEND, QUIET))
+    page.say((_LEGEND if detail > 2 else f"{_LEGEND}; all of it: -o report.html", QUIET))
 
 
 def _runs(page: Page, explanation: Explanation) -> None:

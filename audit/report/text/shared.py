@@ -48,8 +48,9 @@ def line(*pieces: Piece) -> Text:
 class Page:
     """Lines that are laid out for the width of a console, and printed together."""
 
-    def __init__(self, console: Console | None = None) -> None:
+    def __init__(self, console: Console | None = None, *, dense: bool = False) -> None:
         self._console = console or to_stdout()
+        self._dense = dense
         self.width = self._console.width
         self.lines: list[Text] = []
         self.room = max(self._console.height, 40) - 1 if self._console.is_terminal else sys.maxsize
@@ -68,8 +69,9 @@ class Page:
             self.lines.append(Text.assemble(before, " " * (indent - before.cell_len), each))
 
     def gap(self) -> None:
-        """Add an empty line."""
-        self.lines.append(Text())
+        """Add an empty line; none on a dense page."""
+        if not self._dense:
+            self.lines.append(Text())
 
     def heading(self, title: str, aside: str = "") -> None:
         """Add an empty line and the title of a section, with a quiet remark beside it."""
