@@ -50,7 +50,7 @@ def _lay_out(page: Page, explanation: Explanation, detail: int) -> None:
 
 
 def _runs(page: Page, explanation: Explanation) -> None:
-    page.gap()
+    page.gap(always=True)
     for side, run, declared in zip(
         "AB", explanation.runs, (explanation.declared.a, explanation.declared.b), strict=True
     ):

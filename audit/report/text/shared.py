@@ -68,9 +68,9 @@ class Page:
             before = first if first is not None and number == 0 else Text()
             self.lines.append(Text.assemble(before, " " * (indent - before.cell_len), each))
 
-    def gap(self) -> None:
-        """Add an empty line; none on a dense page."""
-        if not self._dense:
+    def gap(self, *, always: bool = False) -> None:
+        """Add an empty line; on a dense page only where it must be."""
+        if always or not self._dense:
             self.lines.append(Text())
 
     def heading(self, title: str, aside: str = "") -> None:
