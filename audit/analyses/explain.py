@@ -108,7 +108,7 @@ def explain(a: Run, b: Run) -> Explanation:
     config, missing = config_causes(a, b)
     skipped += missing
     outcomes, missing = _outcomes(rows_a, rows_b)
-    skipped += missing
+    skipped = list(dict.fromkeys(skipped + missing))
 
     differs: list[FieldDifference] = []
     changes: dict[str, str] | None = None
@@ -131,8 +131,15 @@ def explain(a: Run, b: Run) -> Explanation:
         inferred=InferredPair(inferred_a, inferred_b),
         effects=effects,
         outcomes=outcomes,
-        skipped=list(dict.fromkeys(skipped)),
-        verdict=decide(effects, [*data, *config], (inferred_a, inferred_b), outcomes, changes),
+        skipped=skipped,
+        verdict=decide(
+            effects,
+            [*data, *config],
+            (inferred_a, inferred_b),
+            outcomes,
+            changes=changes,
+            skipped=skipped,
+        ),
     )
 
 

@@ -32,12 +32,15 @@ def decide(
     other: list[Cause],
     inferred: tuple[Inference, Inference],
     outcomes: list[Effect],
+    *,
     changes: dict[str, str] | None,
+    skipped: list[str],
 ) -> Verdict:
     """Rank the causes: parts of the objective by the share of the weights that they move, then the others.
 
     ``changes`` are the parts in which the declared objectives differ (None: not both declare one); a part
-    whose effect these logs cannot measure is still named, without a share.
+    whose effect these logs cannot measure is still named, without a share. ``skipped`` are the checks that
+    these logs cannot carry: what was not compared is not called noise.
     """
     causes: list[Cause] = []
     whole = _whole(effects)
@@ -51,7 +54,7 @@ def decide(
             summary = f"{part} is declared to differ ({change}); these logs cannot say how much that moves."
             causes.append(finding(f"objective.{part}", 0.5, summary, {"change": change}))
     causes += sorted(other, key=lambda cause: -cause.confidence)
-    return Verdict(causes, _contradictions(inferred) + _text(causes, whole, outcomes))
+    return Verdict(causes, _contradictions(inferred) + _text(causes, whole, outcomes, skipped))
 
 
 def _contradictions(inferred: tuple[Inference, Inference]) -> str:
@@ -116,12 +119,17 @@ def _confidence(inferred: tuple[Inference, Inference], *, declared: bool) -> flo
     return 0.6
 
 
-def _text(causes: list[Cause], whole: ObjectiveEffect | None, outcomes: list[Effect]) -> str:
+def _text(
+    causes: list[Cause], whole: ObjectiveEffect | None, outcomes: list[Effect], skipped: list[str]
+) -> str:
     moved = _moved(outcomes)
     if not causes:
         same = ""
         if whole is not None and not _turns(whole):
             same = " The objectives differ, but on these rollouts they give every token the same weight."
+        if skipped:
+            found = "No cause found in what these logs can show"
+            return f"{found}; {len(skipped)} check(s) were skipped, so others remain possible.{same}{moved}"
         return f"{NOTHING}{same}{moved}"
     shared = [cause for cause in causes if cause.share]
     lines = []

@@ -31,7 +31,7 @@ def by_text(prompt: str, text: str, _: random.Random) -> float:
 def test_two_seeds_of_one_objective_have_no_cause(tmp_path) -> None:
     for seed in range(3):
         rows = [rollouts(seed=10 * seed + side, reward=by_text, prompts=5) for side in (1, 2)]
-        found = pair(tmp_path / str(seed), "grpo", "grpo", *rows)
+        found = pair(tmp_path / str(seed), "grpo", "grpo", *rows, config={"learning_rate": 1e-6})
         assert ids(found) == []
         assert "seed noise" in found.verdict.text
         assert found.declared.differs == []
@@ -164,3 +164,11 @@ def test_logs_without_tokens_are_compared_as_far_as_they_go(tmp_path) -> None:
     assert found.effects == []
     assert any("length" in reason for reason in found.skipped)
     assert "seed noise" not in found.verdict.text
+
+
+def test_what_was_not_compared_is_not_called_noise(tmp_path) -> None:
+    rows = [rollouts(seed=s, reward=by_text) for s in (1, 2)]
+    found = pair(tmp_path, None, None, *rows)
+    assert ids(found) == []
+    assert "seed noise" not in found.verdict.text
+    assert "skipped" in found.verdict.text

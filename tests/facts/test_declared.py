@@ -27,7 +27,7 @@ def test_a_name_with_overrides_changes_only_those_fields() -> None:
 def test_a_name_outside_the_catalogue_must_bring_every_part() -> None:
     made = read_objective(named("grpo").to_dict() | {"name": "ours", "baseline": {"kind": "leave_one_out"}})
     assert made == named("grpo").replace(name="ours", baseline=made.baseline)
-    with pytest.raises(UnknownName, match="Did you mean .*'grpo'"):
+    with pytest.raises(UnknownName, match=r"Did you mean .*'grpo'"):
         read_objective({"name": "gpro", "baseline": {"kind": "leave_one_out"}})
 
 
