@@ -6,7 +6,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c co
 INPUTS := pyproject.toml setup.py constraints.txt
 export HF_HUB_OFFLINE = 1
 
-.PHONY: help demo test check sample-logs schemas clean
+.PHONY: help demo test check sample-logs truth schemas clean
 .DEFAULT_GOAL := help
 
 help:  ## List the targets
@@ -44,6 +44,9 @@ check: $(VENV)/.installed-dev  ## Lint, format, types
 
 sample-logs: $(VENV)/.installed-dev  ## Train the sample runs again and replace sample_logs/
 	$(BIN)/python sample_logs/make.py
+
+truth: $(VENV)/.installed-dev  ## Compare weights with TRL's own gradient again: docs/trl-gradient.md
+	$(BIN)/python tests/recorders/truth_page.py
 
 schemas: $(VENV)/.installed-dev  ## Write schemas/*.schema.json again from the result types
 	$(BIN)/python -m audit.report.schemas
