@@ -1,4 +1,4 @@
-"""Keeps the list of packages complete: app/ and schemas/ ship inside the wheel as audit.app and audit.schemas."""
+"""Complete the list of packages: app/ and schemas/ ship inside the wheel as audit.app and audit.schemas."""
 
 from setuptools import find_packages, setup
 
