@@ -33,7 +33,7 @@ def test_it_starts_in_half_a_second(command) -> None:
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
-    # Processor time, and the least of several: the bound is on the program, not on what else the machine does.
+    # Processor time, and the least of several: the bound is on the program, not on its neighbours.
     assert min(seconds() for _ in range(5)) < 0.5
 
 
