@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import itertools
 import math
+import sys
 from dataclasses import dataclass
 
 import numpy as np
 
 from audit.facts.rows import RunRows
 from audit.facts.tokens import token_batches
-from audit.facts.weigh import coefficients_of, slice_rows
+from audit.facts.weigh import coefficients_of
 from audit.objectives.objective import Objective
 from audit.objectives.weights import token_weights
 from audit.stats import cluster_sums
@@ -55,11 +56,12 @@ def coalition_sums(rows: RunRows, a: Objective, b: Objective, parts: tuple[str, 
     coefficients = [coefficients_of(rows, objective) for objective in objectives]
     products = np.zeros((rows.num_rows, 2 * len(objectives)))
     first = tokens_seen = 0
-    for tokens in token_batches(rows.run):
+    wide = any(objective.clip.batch_wide for objective in objectives)
+    for tokens in token_batches(rows.run, max_tokens=sys.maxsize if wide else 1_000_000):
         stop = first + tokens.layout.num_rows
         base = None
         for mask, objective in enumerate(objectives):
-            part = slice_rows(coefficients[mask], first, stop)
+            part = coefficients[mask].slice(first, stop)
             weight = token_weights(tokens, part, objective).weight
             base = weight if base is None else base
             products[first:stop, mask] = tokens.layout.sum(weight * base).numpy()

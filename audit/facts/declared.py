@@ -109,5 +109,9 @@ def _merge(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     merged = dict(base)
     for key, value in changes.items():
         inner = merged.get(key)
-        merged[key] = _merge(inner, value) if isinstance(inner, dict) and isinstance(value, dict) else value
+        # Another surrogate has other fields: those of the one that it replaces do not carry over.
+        same = isinstance(inner, dict) and isinstance(value, dict)
+        if same and key == "clip" and value.get("kind", inner.get("kind")) != inner.get("kind"):
+            same = False
+        merged[key] = _merge(inner, value) if same else value
     return merged

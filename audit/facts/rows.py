@@ -117,9 +117,16 @@ class RunRows:
             greedy=torch.from_numpy(self.greedy) if self.greedy.any() else None,
             truncated=self._truncated(),
             sample_weight=self._sample_weight(),
-            advantage=None if self.logged_advantage is None else torch.from_numpy(self.logged_advantage),
+            advantage=self._given_advantage(objective),
             reference_kl=self._reference_kl(facts, estimator),
+            components=self._components() if objective.shaping.weights is not None else None,
         )
+
+    def _given_advantage(self, objective: Objective) -> Tensor | None:
+        if objective.baseline.kind == "gae":
+            # Made from the critic's values by a pass over tokens; until then there is none.
+            return torch.zeros(self.num_rows, dtype=torch.float64) if self.has("value") else None
+        return None if self.logged_advantage is None else torch.from_numpy(self.logged_advantage)
 
     def _generation_batch(self) -> np.ndarray:
         if not self.has("generation_batch"):
@@ -145,6 +152,16 @@ class RunRows:
         trajectory = np.where(alone, trajectory.max(initial=0) + 1 + np.arange(self.num_rows), trajectory)
         unit = dense(self.sample, trajectory)
         return torch.from_numpy(1.0 / np.bincount(unit)[unit])
+
+    def _components(self) -> dict[str, Tensor]:
+        """Every logged reward component, NaN where it was not given."""
+        column = self.run.responses(["reward_components"])["reward_components"].combine_chunks()
+        parts: dict[str, np.ndarray] = {}
+        for row, pairs in enumerate(column.to_pylist()):
+            for name, value in pairs or ():
+                column_of = parts.setdefault(name, np.full(self.num_rows, np.nan))
+                column_of[row] = np.nan if value is None else value
+        return {name: torch.from_numpy(values) for name, values in parts.items()}
 
     def _reference_kl(self, facts: TokenFacts | None, estimator: str | None) -> Tensor | None:
         if facts is None or estimator is None or not {"logp_old", "logp_ref"} <= self.run.columns:

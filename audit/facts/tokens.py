@@ -16,7 +16,7 @@ from audit.objectives.batch import Tokens
 from audit.ragged import Layout
 
 LOG_PROBS = ("logp_theta", "logp_old", "logp_ref", "logp_sampler")
-TOKEN_COLUMNS = ("token_ids", "loss_mask", *LOG_PROBS, "token_advantage")
+TOKEN_COLUMNS = ("token_ids", "loss_mask", *LOG_PROBS, "token_advantage", "value")
 
 
 def token_batches(run: Run, *, max_tokens: int = 1_000_000) -> Iterator[Tokens]:
@@ -51,7 +51,9 @@ def to_tokens(batch: pa.RecordBatch, present: list[str], *, first_row: int = 0) 
     lengths = _row_lengths(batch, present, first_row)
     layout = Layout.from_lengths(torch.from_numpy(lengths))
     columns = {
-        name: _values(batch[name], lengths) for name in present if name in (*LOG_PROBS, "token_advantage")
+        name: _values(batch[name], lengths)
+        for name in present
+        if name in (*LOG_PROBS, "token_advantage", "value")
     }
     if "loss_mask" in present:
         mask = _mask(batch["loss_mask"], lengths)

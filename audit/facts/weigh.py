@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,12 +11,14 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import torch
 
 from audit.facts.rows import RunRows
 from audit.facts.tokens import token_batches
 from audit.objectives.batch import Tokens
+from audit.objectives.coefficients import Coefficients, needs_token_pass, row_coefficients, token_pass
 from audit.objectives.objective import Baseline, Objective, Scale
-from audit.objectives.weights import Coefficients, TokenWeights, row_coefficients, token_weights
+from audit.objectives.weights import TokenWeights, after_token_pass, token_weights
 
 
 @dataclass(frozen=True)
@@ -30,7 +33,19 @@ class WeighedBatch:
 
 def coefficients_of(rows: RunRows, objective: Objective) -> Coefficients:
     """Advantage and aggregation coefficient of every response of a run; tensors of shape (R,)."""
-    return row_coefficients(rows.responses(objective), objective)
+    responses = rows.responses(objective)
+    coefficients = row_coefficients(responses, objective)
+    if not needs_token_pass(objective):
+        return coefficients
+    counts, moments = [], []
+    first = 0
+    for tokens in token_batches(rows.run):
+        part = coefficients.slice(first, first + tokens.layout.num_rows)
+        count, moment = token_pass(tokens, part, objective)
+        counts.append(count)
+        moments.append(moment)
+        first += tokens.layout.num_rows
+    return after_token_pass(responses, objective, torch.cat(counts), torch.cat(moments))
 
 
 def as_applied(rows: RunRows, objective: Objective) -> Objective:
@@ -52,23 +67,18 @@ def weigh(
     coefficients: Coefficients | None = None,
     max_tokens: int = 1_000_000,
 ) -> Iterator[WeighedBatch]:
-    """Stream the weights of every token of a run, in row order."""
+    """Stream the weights of every token of a run, in row order.
+
+    A surrogate that ranks the tokens of a whole batch sees all of the run's tokens at once.
+    """
     whole = coefficients_of(rows, objective) if coefficients is None else coefficients
+    if objective.clip.batch_wide:
+        max_tokens = sys.maxsize
     first = 0
     for tokens in token_batches(rows.run, max_tokens=max_tokens):
-        part = slice_rows(whole, first, first + tokens.layout.num_rows)
+        part = whole.slice(first, first + tokens.layout.num_rows)
         yield WeighedBatch(first, tokens, part, token_weights(tokens, part, objective))
         first += tokens.layout.num_rows
-
-
-def slice_rows(whole: Coefficients, start: int, stop: int) -> Coefficients:
-    """Coefficients of rows [start, stop)."""
-    return Coefficients(
-        advantage=whole.advantage[start:stop],
-        nu=whole.nu[start:stop],
-        kept=whole.kept[start:stop],
-        masked=whole.masked[start:stop],
-    )
 
 
 def write_weights(rows: RunRows, objective: Objective, out: Path) -> int:

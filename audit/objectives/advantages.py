@@ -1,63 +1,44 @@
-"""From rewards to advantages: baseline and scale over groups or batches."""
+"""From rewards to advantages: shaping, baseline, scale, whitening, clip."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from audit.errors import BadObjective, MissingColumn
+from audit.errors import MissingColumn
+from audit.objectives.baselines import Rewards, centred
 from audit.objectives.batch import Responses
 from audit.objectives.objective import Objective
-from audit.objectives.shaping import shaped_reward
-from audit.ragged import group_sum
-
-SLACK = 1e-9
-"""Rounding of a sample count: a lone trajectory of k rows sums k times 1 / k, which can exceed 1."""
+from audit.objectives.pools import Pool
+from audit.objectives.scales import scaled
+from audit.objectives.shaping import combined_reward, shaped_reward
+from audit.objectives.whitening import whitening
 
 
 @dataclass(frozen=True)
-class Pool:
-    """Weighted first and second moments of the scorable rewards of each group."""
+class Advantages:
+    """Advantages of the responses, and how a per-token advantage is finished; tensors of shape (R,), float64.
 
-    index: Tensor
-    count: Tensor
-    mean: Tensor
-    squares: Tensor
-    dead: Tensor
-    """bool, shape (groups,): all scorable rewards equal (or none); compared as max = min, never by std."""
+    The finished advantage of a token is clip((raw - shift) · factor), with raw the response's own or, for
+    objectives with one advantage per token, what :mod:`audit.objectives.token_advantages` gives.
+    """
 
-    @classmethod
-    def of(cls, reward: Tensor, index: Tensor, weight: Tensor) -> Pool:
-        """Pool ``reward`` over ``index``; rows of weight 0 (unscorable, greedy) do not count."""
-        groups = int(index.max()) + 1 if index.numel() else 0
-        counted = weight > 0
-        value = torch.where(counted, reward, 0.0)
-        count = group_sum(weight, index, groups)
-        mean = group_sum(weight * value, index, groups) / count.clamp(min=torch.finfo(count.dtype).tiny)
-        residual = torch.where(counted, reward - mean[index], 0.0)
-        squares = group_sum(weight * residual * residual, index, groups)
-        high = torch.full_like(mean, -torch.inf).scatter_reduce(
-            0, index, torch.where(counted, reward, -torch.inf), "amax"
-        )
-        low = torch.full_like(mean, torch.inf).scatter_reduce(
-            0, index, torch.where(counted, reward, torch.inf), "amin"
-        )
-        return cls(index, count, mean, squares, high <= low)
-
-    def std(self, ddof: int) -> Tensor:
-        """Standard deviation of each group with ``ddof`` degrees of freedom removed; inf if none is left."""
-        return torch.where(self.count > ddof + SLACK, self.squares / (self.count - ddof), torch.inf).sqrt()
+    raw: Tensor
+    """Before whitening and clip."""
+    shift: Tensor
+    factor: Tensor
+    final: Tensor
+    """After them; for objectives with one advantage per token, the mean over loss tokens where known."""
 
 
 def objective_reward(responses: Responses, objective: Objective) -> Tensor:
-    """Reward as the baseline sees it: shaped, minus the KL in the reward; shape (R,), float64."""
-    reward = shaped_reward(responses.reward, responses.length, objective.shaping)
-    if objective.kl.reward is not None and objective.kl.reward.coefficient > 0.0:
-        if responses.reference_kl is None:
-            raise MissingColumn.needed_for("logp_ref", f"KL in the reward ({objective.name})")
-        reward = reward - objective.kl.reward.coefficient * responses.reference_kl
+    """Reward as the baseline sees it: combined, shaped, minus the KL in the reward; shape (R,), float64."""
+    reward = _shaped(responses, objective)
+    kl = objective.kl.reward
+    if kl is not None and kl.coefficient > 0.0 and kl.stage == "before_baseline":
+        reward = reward - kl.coefficient * _reference_kl(responses, objective)
     return reward
 
 
@@ -71,70 +52,97 @@ def sample_weights(responses: Responses, reward: Tensor) -> Tensor:
 
 def dead_groups(responses: Responses, objective: Objective) -> Tensor:
     """Return bool, shape (R,): the row's group has no two different shaped rewards (KL left out)."""
-    reward = shaped_reward(responses.reward, responses.length, objective.shaping)
+    reward = _shaped(responses, objective)
     pool = Pool.of(reward, responses.group, sample_weights(responses, reward))
-    return pool.dead[responses.group]
+    return pool.rows(pool.dead)
 
 
 def advantages(responses: Responses, objective: Objective) -> Tensor:
-    """Advantage of each response under the baseline and scale of ``objective``.
+    """Finished advantage of each response; shape (R,), float64; see :func:`advantages_of`."""
+    return advantages_of(responses, objective).final
 
-    Returns
-    -------
-    Tensor, shape (R,), float64
-        0 for unscorable and greedy rows, and exactly 0 in a dead group whose baseline is its own mean.
+
+def advantages_of(responses: Responses, objective: Objective) -> Advantages:
+    """Advantage of each response under ``objective``.
+
+    0 for unscorable and greedy rows, and exactly 0 in a dead group whose baseline is its own mean; logged
+    advantages are used as they stand.
 
     Raises
     ------
     MissingColumn
-        ``logged`` without advantages, ``greedy`` without a greedy row, KL in the reward without logp_ref.
+        ``logged`` without advantages, ``greedy`` without a greedy row, components or logp_ref not logged.
 
     Notes
     -----
     GRPO: arXiv:2402.03300 sec. 4.1.2. RLOO: arXiv:2402.14740 eq. 3; leave-one-out is G/(G-1) times the
-    group-mean advantage. ReMax: arXiv:2310.10505. TRL's rule for unscorable rows (grpo_trainer.py 1.16:
-    left out of the statistics, advantage 0) is used throughout.
+    group-mean advantage. TRL's rule for unscorable rows (grpo_trainer.py 1.16: left out of the statistics,
+    advantage 0) is used throughout.
     """
-    baseline, scale = objective.baseline, objective.scale
-    if baseline.kind == "logged":
-        if responses.advantage is None:
-            raise MissingColumn.needed_for("advantage", f"objective '{objective.name}' (logged advantages)")
-        return torch.where(responses.trained, responses.advantage, 0.0)
+    raw, weight = _raw(responses, objective)
+    shift, factor = torch.zeros_like(raw), torch.ones_like(raw)
+    whiten = objective.scale.whiten
+    if whiten is not None:
+        sums = responses.token_moments
+        if sums is None or whiten.level == "sequence":
+            count = weight if whiten.level == "sequence" else responses.loss_tokens.to(raw.dtype)
+            count = torch.where(weight > 0, count, 0.0)
+            sums = torch.stack([count, count * raw, count * raw.square()], dim=1)
+        sums = torch.where((weight > 0)[:, None], sums, 0.0)
+        shift, factor = whitening(sums, responses.generation_batch, whiten)
+    final = finished(raw, shift, factor, objective)
+    return Advantages(raw, shift, factor, torch.where(weight > 0, final, 0.0))
 
+
+def finished(raw: Tensor, shift: Tensor, factor: Tensor, objective: Objective) -> Tensor:
+    """Whiten and clip raw advantages; tensors of one shape."""
+    value = (raw - shift) * factor
+    return value if objective.scale.clip is None else value.clamp(*objective.scale.clip)
+
+
+def _raw(responses: Responses, objective: Objective) -> tuple[Tensor, Tensor]:
+    """Advantage before whitening, and the weight of each row in the statistics; shape (R,)."""
+    kind = objective.baseline.kind
+    if kind in ("logged", "gae"):
+        if responses.advantage is None:
+            column = "advantage" if kind == "logged" else "value"
+            raise MissingColumn.needed_for(column, f"objective '{objective.name}'")
+        return torch.where(responses.trained, responses.advantage, 0.0), responses.trained.to(torch.float64)
     reward = objective_reward(responses, objective)
     weight = sample_weights(responses, reward)
-    group = Pool.of(reward, responses.group, weight)
-    batch = Pool.of(reward, responses.generation_batch, weight)
-
-    if baseline.kind == "none":
-        centred = reward
-    elif baseline.kind == "greedy":
-        greedy = _greedy_reward(responses, reward)
-        centred = torch.where(greedy.isnan(), 0.0, reward - greedy)
-    elif baseline.kind == "batch_mean":
-        centred = reward - batch.mean[batch.index]
+    if objective.shaping.per_component:
+        raw = _per_component(responses, objective)
     else:
-        centred = torch.where(group.dead[group.index], 0.0, reward - group.mean[group.index])
-        if baseline.kind == "leave_one_out":
-            count = group.count[group.index]
-            centred = centred * torch.where(count > 1.0 + SLACK, count / (count - 1.0), 0.0)
-
-    if scale.kind != "none":
-        pool = group if scale.kind == "group_std" else batch
-        divisor = (pool.std(scale.ddof) + scale.epsilon)[pool.index]
-        centred = torch.where(pool.dead[pool.index], centred, centred / divisor)
-    return torch.where(weight > 0, centred, 0.0)
+        rewards = Rewards.of(responses, reward, weight)
+        raw = scaled(centred(rewards, objective.baseline), rewards, objective.scale, objective.baseline)
+    kl = objective.kl.reward
+    if kl is not None and kl.coefficient > 0.0 and kl.stage == "after_scale" and kl.form == "sum":
+        raw = raw - kl.coefficient * _reference_kl(responses, objective)
+    return torch.where(weight > 0, raw, 0.0), weight
 
 
-def _greedy_reward(responses: Responses, reward: Tensor) -> Tensor:
-    if responses.greedy is None or not bool(responses.greedy.any()):
-        raise MissingColumn.needed_for("is_greedy", "the greedy baseline (ReMax)")
-    groups = int(responses.group.max()) + 1
-    greedy = responses.greedy.to(reward.dtype)
-    count = group_sum(greedy, responses.group, groups)
-    if bool((count != 1)[responses.group[responses.trained]].any()):
-        bad = int((count != 1).sum())
-        msg = f"the greedy baseline needs exactly one greedy row per group; {bad} of {groups} groups differ."
-        raise BadObjective(msg)
-    total = group_sum(torch.where(responses.greedy, reward, 0.0), responses.group, groups)
-    return total[responses.group]
+def _per_component(responses: Responses, objective: Objective) -> Tensor:
+    """GDPO, arXiv:2601.05242: baseline and scale per component, then the weighted sum."""
+    total = torch.zeros_like(responses.reward)
+    for name, weight in (objective.shaping.weights or {}).items():
+        value = responses.component(name)
+        rewards = Rewards.of(responses, value, sample_weights(responses, value))
+        made = scaled(centred(rewards, objective.baseline), rewards, objective.scale, objective.baseline)
+        total = total + weight * torch.where(value.isnan(), 0.0, made)
+    return total
+
+
+def _shaped(responses: Responses, objective: Objective) -> Tensor:
+    reward = combined_reward(responses, objective.shaping)
+    return shaped_reward(reward, responses.length, objective.shaping)
+
+
+def _reference_kl(responses: Responses, objective: Objective) -> Tensor:
+    if responses.reference_kl is None:
+        raise MissingColumn.needed_for("logp_ref", f"KL in the reward ({objective.name})")
+    return responses.reference_kl
+
+
+def with_token_moments(responses: Responses, moments: Tensor) -> Responses:
+    """Return a copy whose whitening uses the moments of per-token advantages, shape (R, 3)."""
+    return replace(responses, token_moments=moments)

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from audit.errors import BadObjective, MissingColumn
 from audit.objectives.batch import Responses
-from audit.objectives.objective import Aggregation
+from audit.objectives.parts import Aggregation
 from audit.ragged import group_sum
 
 
@@ -37,20 +37,14 @@ def aggregation_coefficients(
 
     Notes
     -----
-    Rows without loss tokens count in B, as in TRL 1.16 and verl 0.9; token counts are clamped at 1 as there.
+    Token counts are clamped at 1, as in TRL 1.16 and verl 0.9, and so is a constant batch without tokens.
     TRL's ``dapo`` (grpo_trainer.py 1.16): N is the loss tokens of the generation batch times
     accumulation / steps_per_generation, which is the share of its rows that one update consumes.
     """
     kind = aggregation.kind
-    rows = kept.to(torch.float64)
     tokens = torch.where(kept, loss_tokens, 0).to(torch.float64)
-    constant = 1.0
-    if kind.endswith("-norm"):
-        if aggregation.constant is None:
-            msg = f"aggregation '{kind}' needs its constant, the generation budget: set aggregation.constant."
-            raise BadObjective(msg)
-        constant = aggregation.constant
-
+    counted = kept if aggregation.rows == "all" else kept & (loss_tokens > 0)
+    rows = counted.to(torch.float64)
     if aggregation.scope == "micro_batch":
         if responses.micro_batch is None:
             raise MissingColumn.needed_for(
@@ -60,24 +54,56 @@ def aggregation_coefficients(
     else:
         scope, slices = responses.update, torch.ones_like(rows)
 
+    constant = _constant(responses, aggregation, scope)
     if kind in ("token-sum", "token-sum-norm"):
-        nu = torch.full_like(rows, 1.0 / constant)
+        nu = 1.0 / constant
     elif kind == "token-mean":
         nu = 1.0 / _scope_tokens(responses, aggregation, tokens, rows, scope)
+    elif kind == "prompt-mean-token-mean":
+        prompt, prompts = _prompts_of(scope, responses.group, kept)
+        nu = 1.0 / (prompts * (_total(tokens, prompt).clamp(min=1.0) + aggregation.epsilon))
     else:
         nu = 1.0 / (_total(rows, scope).clamp(min=1.0) * constant)
         if kind == "seq-mean-token-mean":
-            nu = nu / tokens.clamp(min=1.0)
-    return torch.where(kept, nu / slices, 0.0)
+            nu = nu / (tokens.clamp(min=1.0) + aggregation.epsilon)
+    return torch.where(kept, aggregation.factor * nu / slices, 0.0)
+
+
+def _constant(responses: Responses, aggregation: Aggregation, scope: Tensor) -> Tensor:
+    """C of the ``-norm`` kinds for each response, 1 for the others."""
+    one = torch.ones(responses.num_rows, dtype=torch.float64, device=responses.reward.device)
+    if not aggregation.kind.endswith("-norm"):
+        return one
+    if aggregation.constant is None:
+        msg = (
+            f"aggregation '{aggregation.kind}' needs its constant, the generation budget: "
+            "set aggregation.constant."
+        )
+        raise BadObjective(msg)
+    if aggregation.constant != "longest":
+        return one * aggregation.constant
+    scopes = int(scope.max()) + 1 if scope.numel() else 0
+    width = torch.zeros(scopes, dtype=torch.int64, device=one.device)
+    return width.scatter_reduce(0, scope, responses.length, "amax")[scope].clamp(min=1).to(one.dtype)
 
 
 def _scope_tokens(
     responses: Responses, aggregation: Aggregation, tokens: Tensor, rows: Tensor, scope: Tensor
 ) -> Tensor:
     if aggregation.scope != "generation_batch":
-        return _total(tokens, scope).clamp(min=1.0)
+        return _total(tokens, scope).clamp(min=1.0) + aggregation.epsilon
     share = _total(rows, responses.update) / _total(rows, responses.generation_batch).clamp(min=1.0)
-    return _total(tokens, responses.generation_batch).clamp(min=1.0) * share
+    return (_total(tokens, responses.generation_batch).clamp(min=1.0) + aggregation.epsilon) * share
+
+
+def _prompts_of(scope: Tensor, group: Tensor, kept: Tensor) -> tuple[Tensor, Tensor]:
+    """Code of each response's (scope, group), and how many groups its scope holds."""
+    groups = int(group.max()) + 1 if group.numel() else 1
+    _, code = torch.unique(scope * groups + group, return_inverse=True)
+    pairs = torch.unique((scope * groups + group)[kept])
+    scopes = int(scope.max()) + 1 if scope.numel() else 0
+    count = torch.bincount(pairs // groups, minlength=scopes).clamp(min=1)
+    return code, count[scope].to(torch.float64)
 
 
 def _total(values: Tensor, index: Tensor) -> Tensor:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
+from audit.errors import MissingColumn
 from audit.ragged import Layout
 
 
@@ -40,11 +42,29 @@ class Responses:
     """float64, as logged."""
     reference_kl: Tensor | None = None
     """Sum over loss tokens of k(old, ref), float64, in the estimator that the objective asks for."""
+    components: Mapping[str, Tensor] | None = None
+    """Reward components by name, float64; NaN where a component did not apply."""
+    token_moments: Tensor | None = None
+    """Count, sum and sum of squares of per-token advantages before whitening, float64, shape (R, 3)."""
 
     @property
     def num_rows(self) -> int:
         """Number of responses R."""
         return int(self.reward.shape[0])
+
+    def component(self, name: str) -> Tensor:
+        """Reward component ``name``, shape (R,).
+
+        Raises
+        ------
+        MissingColumn
+            It was not logged.
+        """
+        known = self.components or {}
+        if name not in known:
+            hint = f"Logged components: {', '.join(sorted(known)) or 'none'}."
+            raise MissingColumn.needed_for(f"reward_components[{name}]", "combining the reward", hint=hint)
+        return known[name]
 
     @cached_property
     def trained(self) -> Tensor:
@@ -69,6 +89,8 @@ class Tokens:
     logp_ref: Tensor | None = None
     logp_sampler: Tensor | None = None
     token_advantage: Tensor | None = None
+    value: Tensor | None = None
+    """Critic values."""
 
     def unmasked(self, values: Tensor) -> Tensor:
         """Return ``values`` with 0 at masked tokens, so that 0 · inf cannot arise."""

@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from audit.objectives.objective import KL, Clip, Objective, Ratio
+from audit.objectives.objective import KL, Objective, Ratio
+from audit.objectives.surrogates import NoClip
 
 
 class Reduction(NamedTuple):
@@ -29,6 +30,8 @@ def needs(objective: Objective) -> dict[str, str]:
         wanted |= {"logp_old": "kl", "logp_ref": "kl"}
     if objective.ratio.denominator != "theta":
         wanted |= {"logp_theta": "ratio", f"logp_{objective.ratio.denominator}": "ratio"}
+    for correction in objective.ratio.corrections:
+        wanted |= {f"logp_{correction.numerator}": "ratio", "logp_sampler": "ratio"}
     if objective.aggregation.scope == "micro_batch":
         wanted["micro_batch"] = "aggregation"
     if objective.filter.mask_truncated:
@@ -37,6 +40,10 @@ def needs(objective: Objective) -> dict[str, str]:
         wanted["is_greedy"] = "baseline"
     if objective.baseline.kind == "logged":
         wanted["advantage"] = "baseline"
+    if objective.baseline.kind == "gae":
+        wanted["value"] = "baseline"
+    if objective.shaping.weights is not None:
+        wanted["reward_components"] = "shaping"
     return wanted
 
 
@@ -54,7 +61,7 @@ def reduced(objective: Objective, columns: Set[str]) -> tuple[Objective, list[Re
         if part == "kl":
             objective = objective.replace(kl=KL())
         elif part == "ratio":
-            objective = objective.replace(ratio=Ratio(), clip=Clip())
+            objective = objective.replace(ratio=Ratio(), clip=NoClip())
         elif part == "aggregation":
             scope = msgspec.structs.replace(objective.aggregation, scope="update")
             objective = objective.replace(aggregation=scope)

@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
+import msgspec
 import torch
 from torch import Tensor
 
-from audit.errors import MissingColumn
-from audit.objectives.advantages import advantages, dead_groups
-from audit.objectives.aggregation import aggregation_coefficients
 from audit.objectives.batch import Responses, Tokens, mean_over_loss_tokens
-from audit.objectives.clips import clip_factor
-from audit.objectives.kl import Estimator, kl_slope, kl_value
-from audit.objectives.objective import LossKL, Objective
-from audit.objectives.ratios import policy_ratio
-
-
-@dataclass(frozen=True)
-class Coefficients:
-    """What an objective assigns to each response before it looks at tokens; tensors of shape (R,)."""
-
-    advantage: Tensor
-    """float64."""
-    nu: Tensor
-    """Aggregation coefficient of each token of the response, float64; 0 for rows that take no loss."""
-    kept: Tensor
-    """bool; the row enters the loss (not greedy, not filtered)."""
-    masked: Tensor
-    """bool; the row is kept but all of its tokens are masked (truncated)."""
+from audit.objectives.coefficients import (
+    Coefficients,
+    needs_token_pass,
+    row_coefficients,
+    token_advantage,
+    token_pass,
+)
+from audit.objectives.corrections import correction_weight
+from audit.objectives.kl_loss import kl_gradient
+from audit.objectives.objective import Objective
+from audit.objectives.ratios import denominator, log_ratio, policy_ratio
+from audit.objectives.surrogates import Step
+from audit.objectives.token_advantages import token_kl
 
 
 @dataclass(frozen=True)
@@ -40,39 +34,11 @@ class TokenWeights:
 
     weight: Tensor
     policy: Tensor
-    """nu · A · c: the part that the reward drives."""
+    """nu · kappa · A · c: the part that the reward drives."""
     kl: Tensor
     """-beta · nu · h: the part that the KL in the loss drives."""
     zeroed: Tensor
-    """bool; the clip removed the token's policy gradient."""
-
-
-def row_coefficients(responses: Responses, objective: Objective) -> Coefficients:
-    """Advantage and aggregation coefficient of every response.
-
-    Statistics and normalisers span the rows given: pass whole groups, updates and generation batches.
-
-    Raises
-    ------
-    MissingColumn, BadObjective
-        The log lacks what the objective needs.
-    """
-    kept = responses.trained
-    if objective.filter.dynamic_sampling:
-        kept = kept & ~dead_groups(responses, objective)
-    masked = torch.zeros_like(kept)
-    loss_tokens = responses.loss_tokens
-    if objective.filter.mask_truncated:
-        if responses.truncated is None:
-            raise MissingColumn.needed_for("finish_reason", "masking truncated responses")
-        masked = responses.truncated
-        loss_tokens = torch.where(masked, 0, loss_tokens)
-    return Coefficients(
-        advantage=advantages(responses, objective),
-        nu=aggregation_coefficients(responses, objective.aggregation, loss_tokens, kept),
-        kept=kept,
-        masked=masked,
-    )
+    """bool; the trust region removed the token's policy gradient."""
 
 
 def token_weights(tokens: Tokens, coefficients: Coefficients, objective: Objective) -> TokenWeights:
@@ -87,78 +53,116 @@ def token_weights(tokens: Tokens, coefficients: Coefficients, objective: Objecti
 
     Notes
     -----
-    w = nu A c - beta nu h. With a whole-response ratio whose gradient is not stopped, the policy term of
-    every token is the mean of nu A c over the response: ``sequence`` since d s_i / d log pi_t = s_i / L_i;
-    ``product`` since the response is one action and enters the loss once, with d P_i / d log pi_t = P_i.
+    w = nu kappa A c - beta nu h, with kappa the sampler corrections. With a whole-response ratio whose
+    gradient is not stopped, the policy term of every token is the mean of nu kappa A c over the response:
+    ``sequence`` since d s_i / d log pi_t = s_i / L_i; ``product`` since the response is one action and enters
+    the loss once, with d P_i / d log pi_t = P_i.
     """
-    layout = tokens.layout
+    layout, clip = tokens.layout, objective.clip
     active = tokens.mask & layout.spread(coefficients.kept & ~coefficients.masked)
     tokens = replace(tokens, mask=active)
-    nu = layout.spread(coefficients.nu)
-    if objective.baseline.kind == "logged" and tokens.token_advantage is not None:
-        advantage = tokens.token_advantage
-    else:
-        advantage = layout.spread(coefficients.advantage)
-
-    ratio = policy_ratio(tokens, objective.ratio)
-    factor, zeroed = clip_factor(ratio, advantage, objective.clip)
-    policy = tokens.unmasked(nu * advantage * factor)
-    if objective.ratio.level != "token" and objective.clip.kind != "cispo":
-        policy = layout.spread(mean_over_loss_tokens(tokens, policy))
-        policy = tokens.unmasked(policy)
-
-    kl = torch.zeros_like(policy)
-    if objective.kl.loss is not None and objective.kl.loss.coefficient > 0.0:
-        kl = -objective.kl.loss.coefficient * _kl_gradient(tokens, nu, ratio, objective, objective.kl.loss)
+    advantage = token_advantage(tokens, coefficients, objective)
+    correction, on_kl = _corrections(tokens, advantage, objective)
+    log = log_ratio(tokens, objective.ratio)
+    ratio = policy_ratio(tokens, objective.ratio, log)
+    absorbed = clip.absorbs_corrections
+    step = Step(
+        tokens=tokens,
+        log_ratio=log,
+        ratio=ratio,
+        denominator=denominator(tokens, objective.ratio),
+        advantage=advantage,
+        log_correction=_log(correction) if absorbed else torch.zeros_like(log),
+        batch=coefficients.batch,
+    )
+    slope, zeroed = clip.slope(step)
+    policy = layout.spread(coefficients.nu) * slope
+    if not absorbed:
+        policy = policy * correction
+    policy = tokens.unmasked(policy)
+    if not clip.stops_ratio:
+        if objective.ratio.level in ("sequence", "product"):
+            policy = tokens.unmasked(layout.spread(mean_over_loss_tokens(tokens, policy)))
+        policy = _inside_clamp(policy, tokens, objective)
+    kl = kl_gradient(tokens, layout.spread(coefficients.nu_kl) * on_kl, ratio, objective)
     return TokenWeights(weight=policy + kl, policy=policy, kl=kl, zeroed=zeroed & active)
 
 
 def effective_weights(tokens: Tokens, responses: Responses, objective: Objective) -> TokenWeights:
     """Weight of every token of a batch that holds whole groups, updates and generation batches.
 
-    The one-call form of :func:`row_coefficients` and :func:`token_weights`; KL in the reward is summed here.
+    The one-call form of :func:`row_coefficients` and :func:`token_weights`; what they need of the tokens is
+    summed here.
 
     Returns
     -------
     TokenWeights
         Tensors of shape (N,), float64.
     """
-    if objective.kl.reward is not None and objective.kl.reward.coefficient > 0.0:
-        kl = reference_kl(tokens, objective.kl.reward.estimator)
-        responses = replace(responses, reference_kl=kl)
+    return token_weights(tokens, batch_coefficients(tokens, responses, objective), objective)
+
+
+def batch_coefficients(tokens: Tokens, responses: Responses, objective: Objective) -> Coefficients:
+    """Coefficients of responses whose tokens are all at hand; tensors of shape (R,)."""
+    kl = objective.kl.reward
+    if kl is not None and kl.coefficient > 0.0:
+        summed = tokens.layout.sum(token_kl(tokens, kl.estimator))
+        responses = replace(responses, reference_kl=summed)
     if tokens.token_advantage is not None and objective.baseline.kind == "logged":
         responses = replace(responses, advantage=mean_over_loss_tokens(tokens, tokens.token_advantage))
-    return token_weights(tokens, row_coefficients(responses, objective), objective)
+        values = tokens.unmasked(tokens.token_advantage)
+        sums = [tokens.mask.to(values.dtype), values, values.square()]
+        moments = torch.stack([tokens.layout.sum(v) for v in sums], dim=1)
+        responses = replace(responses, token_moments=moments)
+    if objective.baseline.kind == "gae":
+        responses = replace(responses, advantage=torch.zeros_like(responses.reward))
+    coefficients = row_coefficients(responses, objective)
+    if needs_token_pass(objective):
+        counts, moments = token_pass(tokens, coefficients, objective)
+        coefficients = after_token_pass(responses, objective, counts, moments)
+    return coefficients
 
 
-def reference_kl(tokens: Tokens, estimator: Estimator) -> Tensor:
+def after_token_pass(
+    responses: Responses, objective: Objective, loss_tokens: Tensor, moments: Tensor
+) -> Coefficients:
+    """Coefficients of all responses, with what :func:`token_pass` summed; tensors of shape (R,)."""
+    mean = moments[:, 1] / moments[:, 0].clamp(min=1.0)
+    if objective.baseline.kind == "gae":
+        responses = replace(responses, advantage=mean)
+    responses = replace(responses, token_moments=moments)
+    made = row_coefficients(responses, objective, denominator_tokens=loss_tokens)
+    clip = objective.scale.clip
+    if clip is None:
+        made = replace(made, advantage=torch.where(made.kept, (mean - made.shift) * made.factor, 0.0))
+    return made
+
+
+def reference_kl(tokens: Tokens, estimator: str) -> Tensor:
     """Sum over loss tokens of k(old, ref) per response; shape (R,), float64, nats."""
-    for column, values in (("logp_old", tokens.logp_old), ("logp_ref", tokens.logp_ref)):
-        if values is None:
-            raise MissingColumn.needed_for(column, "KL in the reward")
-    assert tokens.logp_old is not None
-    assert tokens.logp_ref is not None
-    difference = tokens.unmasked(tokens.logp_old - tokens.logp_ref)
-    return tokens.layout.sum(tokens.unmasked(kl_value(difference, estimator)))
+    return tokens.layout.sum(token_kl(tokens, estimator))  # type: ignore[arg-type]
 
 
-def _kl_gradient(tokens: Tokens, nu: Tensor, ratio: Tensor, objective: Objective, kl: LossKL) -> Tensor:
-    for column, values in (("logp_theta", tokens.logp_theta), ("logp_ref", tokens.logp_ref)):
-        if values is None:
-            raise MissingColumn.needed_for(column, f"KL in the loss ({objective.name})")
-    assert tokens.logp_theta is not None
-    assert tokens.logp_ref is not None
-    difference = tokens.unmasked(tokens.logp_theta - tokens.logp_ref)
-    slope = kl_slope(difference, kl.estimator)
-    if kl.gradient == "pathwise":
-        return tokens.unmasked(nu * slope)
-    value = kl_value(difference, kl.estimator)
-    if objective.ratio.level == "token":
-        # For k3 the two terms sum to d; adding them as exp(-d) - exp(-d) would cancel for ref >> theta.
-        both = difference if kl.estimator == "k3" else slope + value
-        return tokens.unmasked(nu * ratio * both)
-    # Every token's log-prob moves the ratio that multiplies the KL of every other token of the response.
-    through_ratio = tokens.layout.sum(tokens.unmasked(nu * ratio * value))
-    if objective.ratio.level == "sequence":
-        through_ratio = through_ratio / tokens.layout.sum(tokens.mask.double()).clamp(min=1.0)
-    return tokens.unmasked(nu * ratio * slope + tokens.layout.spread(through_ratio))
+def _corrections(tokens: Tokens, advantage: Tensor, objective: Objective) -> tuple[Tensor, Tensor]:
+    """Product of the corrections on the policy term, and of those that weigh the KL too; shape (N,)."""
+    policy, kl = torch.ones_like(advantage), torch.ones_like(advantage)
+    for correction in objective.ratio.corrections:
+        weight = correction_weight(tokens, correction, advantage)
+        policy = policy * weight
+        if correction.weighs_kl:
+            kl = kl * weight
+    return policy, kl
+
+
+def _log(correction: Tensor) -> Tensor:
+    """log of a correction, no lower than that of 1e-8 (TRL 1.16 ``get_gamma_weights``)."""
+    return correction.log().clamp(math.log(1e-8), 20.0)
+
+
+def _inside_clamp(policy: Tensor, tokens: Tokens, objective: Objective) -> Tensor:
+    """Take the gradient away where the log-ratio was clamped."""
+    clamp = objective.ratio.clamp
+    if clamp is None:
+        return policy
+    free = log_ratio(tokens, msgspec.structs.replace(objective.ratio, clamp=None))
+    return policy.masked_fill(free.abs() > clamp, 0.0)

@@ -58,7 +58,7 @@ def test_aggregation_and_scale_are_named_with_shares_that_sum_to_the_whole(tmp_p
         ("baseline", {"kind": "none"}),
         ("scale", {"kind": "none"}),
         ("ratio", {"denominator": "theta"}),
-        ("clip", {"kind": "none", "epsilon_low": None, "epsilon_high": None}),
+        ("clip", {"kind": "none"}),
         ("aggregation", {"kind": "seq-mean-token-sum"}),
         ("kl", {"loss": {"coefficient": 2.0}}),
         ("shaping", {"overlong": {"max_length": 20, "cache": 10}}),

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from weight_cases import Row
 
-from audit.objectives.objective import Clip, Objective
+from audit.objectives.objective import Objective
+from audit.objectives.surrogates import Surrogate
 
 
 @dataclass(frozen=True)
@@ -140,7 +141,7 @@ def advantages(rows: list[Row], objective: Objective) -> list[RowAnswer]:
     return answers
 
 
-def removed(ratio: float, advantage: float, clip: Clip) -> bool:
+def removed(ratio: float, advantage: float, clip: Surrogate) -> bool:
     """Whether max/min have moved the surrogate off the ratio: flat in the ratio at this point."""
     if clip.kind != "ppo" or advantage == 0:
         return False
@@ -153,7 +154,7 @@ def removed(ratio: float, advantage: float, clip: Clip) -> bool:
     return ratio < low or ratio > dual or (ratio > delta and ratio > high)
 
 
-def token_factor(ratio: float, advantage: float, clip: Clip) -> float:
+def token_factor(ratio: float, advantage: float, clip: Surrogate) -> float:
     """Closed form of c."""
     if clip.kind == "cispo":
         low = -math.inf if clip.epsilon_low is None else 1 - clip.epsilon_low

@@ -10,18 +10,32 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from weight_cases import Row, responses_of, tokens_of
 
+from audit.objectives.batch import Tokens
 from audit.objectives.catalogue import named
-from audit.objectives.clips import clip_factor
-from audit.objectives.objective import Clip, Objective, Ratio
+from audit.objectives.objective import Objective, Ratio
+from audit.objectives.surrogates import CISPOClip, PPOClip, Step, Surrogate
 from audit.objectives.weights import effective_weights
+from audit.ragged import Layout
 
-BAND = Clip(kind="ppo", epsilon_low=0.2, epsilon_high=0.28)
+BAND = PPOClip(epsilon_low=0.2, epsilon_high=0.28)
 
 
-def factor(ratio: float, advantage: float, clip: Clip) -> tuple[float, bool]:
-    tensors = (torch.tensor([x], dtype=torch.float64) for x in (ratio, advantage))
-    c, zeroed = clip_factor(*tensors, clip)
-    return c.item(), zeroed.item()
+def factor(ratio: float, advantage: float, clip: Surrogate) -> tuple[float, bool]:
+    """c = slope / A of one token, and whether it lost its gradient."""
+    rho, A = (torch.tensor([x], dtype=torch.float64) for x in (ratio, advantage or 1.0))
+    layout = Layout.from_lengths(torch.tensor([1]))
+    zero = torch.zeros(1, dtype=torch.float64)
+    step = Step(
+        tokens=Tokens(layout, torch.ones(1, dtype=torch.bool)),
+        log_ratio=rho.log(),
+        ratio=rho,
+        denominator=zero,
+        advantage=A if advantage else zero,
+        log_correction=zero,
+        batch=torch.zeros(1, dtype=torch.int64),
+    )
+    slope, zeroed = clip.slope(step)
+    return (slope / A).item() if advantage else ratio, zeroed.item()
 
 
 @pytest.mark.parametrize(
@@ -43,10 +57,10 @@ def test_the_clip_removes_only_the_side_that_matches_the_sign(
     assert factor(ratio, advantage, BAND) == (0.0 if removed else ratio, removed)
 
 
-@pytest.mark.parametrize("clip", [BAND, Clip(kind="ppo", epsilon_low=0.25, epsilon_high=0.5, delta=1.6)])
+@pytest.mark.parametrize("clip", [BAND, PPOClip(epsilon_low=0.25, epsilon_high=0.5, delta=1.6)])
 @pytest.mark.parametrize("advantage", [1.0, -1.0])
 @pytest.mark.parametrize("side", ["low", "high"])
-def test_on_a_bound_the_token_keeps_its_gradient(clip: Clip, advantage: float, side: str) -> None:
+def test_on_a_bound_the_token_keeps_its_gradient(clip: Surrogate, advantage: float, side: str) -> None:
     bound = 1 - clip.epsilon_low if side == "low" else 1 + clip.epsilon_high
     assert factor(bound, advantage, clip) == (bound, False)
     outside = math.nextafter(bound, 0.0 if side == "low" else 9.0)
@@ -65,13 +79,13 @@ def test_a_tie_is_broken_as_autograd_breaks_it(ratio: float, advantage: float) -
 
 
 def test_ratio_one_is_never_removed_even_with_an_empty_band() -> None:
-    shut = Clip(kind="ppo", epsilon_low=0.0, epsilon_high=0.0)
+    shut = PPOClip(epsilon_low=0.0, epsilon_high=0.0)
     for advantage in (1.0, -1.0):
         assert factor(1.0, advantage, shut) == (1.0, False)
 
 
 def test_dual_clip_bounds_negative_advantages_only() -> None:
-    dual = Clip(kind="ppo", epsilon_low=0.2, epsilon_high=0.2, dual=3.0)
+    dual = PPOClip(epsilon_low=0.2, epsilon_high=0.2, dual=3.0)
     assert factor(3.0, -1.0, dual) == (3.0, False)
     assert factor(3.01, -1.0, dual) == (0.0, True)
     assert factor(2.99, -1.0, dual) == (2.99, False)
@@ -79,16 +93,16 @@ def test_dual_clip_bounds_negative_advantages_only() -> None:
 
 
 def test_delta_caps_the_ratio_for_both_signs() -> None:
-    two_sided = Clip(kind="ppo", epsilon_low=0.2, epsilon_high=0.2, delta=4.0)
+    two_sided = PPOClip(epsilon_low=0.2, epsilon_high=0.2, delta=4.0)
     assert factor(3.9, -1.0, two_sided) == (3.9, False)
     assert factor(4.1, -1.0, two_sided) == (0.0, True)
-    inside = Clip(kind="ppo", epsilon_low=0.2, epsilon_high=0.5, delta=1.1)
+    inside = PPOClip(epsilon_low=0.2, epsilon_high=0.5, delta=1.1)
     assert factor(1.2, 1.0, inside) == (0.0, True)
     assert factor(1.2, -1.0, inside) == (1.2, False)
 
 
 def test_no_epsilon_is_no_bound() -> None:
-    free = Clip(kind="ppo")
+    free = PPOClip()
     for ratio in (1e-9, 1.0, 1e9):
         for advantage in (1.0, -1.0):
             assert factor(ratio, advantage, free) == (ratio, False)
@@ -99,7 +113,7 @@ positive = st.floats(1e-6, 1e6)
 
 @given(
     ratio=positive,
-    advantage=st.floats(-9, 9),
+    advantage=st.floats(0.01, 9) | st.floats(-9, -0.01),
     low=st.sampled_from([None, 0.2, 0.9]),
     high=st.sampled_from([-0.8, 0.2, 4.0]),
 )
@@ -107,10 +121,10 @@ positive = st.floats(1e-6, 1e6)
 def test_cispo_never_removes_a_token(ratio: float, advantage: float, low: float | None, high: float) -> None:
     if low is not None and 1 - low > 1 + high:
         low = None
-    c, zeroed = factor(ratio, advantage, Clip(kind="cispo", epsilon_low=low, epsilon_high=high))
+    c, zeroed = factor(ratio, advantage, CISPOClip(epsilon_low=low, epsilon_high=high))
     assert not zeroed
-    assert 0 < c <= 1 + high
-    assert c >= (1e-6 if low is None else 1 - low - 1e-15)
+    assert 0 < c <= (1 + high) * (1 + 1e-12)
+    assert c >= (1e-6 if low is None else 1 - low - 1e-12)
 
 
 def test_gspo_gives_every_token_of_a_response_one_weight() -> None:

@@ -15,12 +15,12 @@ from audit.objectives.objective import (
     KL,
     Aggregation,
     Baseline,
-    Clip,
     LossKL,
     Objective,
     Ratio,
     Scale,
 )
+from audit.objectives.surrogates import CISPOClip, PPOClip, Surrogate
 from audit.objectives.weights import effective_weights
 
 ACCUMULATION, SLICES, ROWS, WIDTH = 2, 4, 6, 7
@@ -28,12 +28,12 @@ ACCUMULATION, SLICES, ROWS, WIDTH = 2, 4, 6, 7
 
 MICRO = Aggregation(kind="seq-mean-token-mean", scope="micro_batch")
 SHARED = Aggregation(kind="token-mean", scope="generation_batch")
-BAND = Clip(kind="ppo", epsilon_low=0.2, epsilon_high=0.28)
+BAND = PPOClip(epsilon_low=0.2, epsilon_high=0.28)
 SEQUENCE = Ratio(denominator="old", level="sequence")
 
 
 def objective(
-    aggregation: Aggregation, clip: Clip = BAND, ratio: Ratio | None = None, gradient: str | None = None
+    aggregation: Aggregation, clip: Surrogate = BAND, ratio: Ratio | None = None, gradient: str | None = None
 ) -> Objective:
     return Objective(
         baseline=Baseline(kind="group_mean"),
@@ -56,14 +56,14 @@ CASES: dict[str, tuple[dict[str, Any], Objective]] = {
         {"loss_type": "bnpo", "delta": 1.5},
         objective(
             Aggregation(kind="token-mean", scope="micro_batch"),
-            Clip(kind="ppo", epsilon_low=0.2, epsilon_high=0.28, delta=1.5),
+            PPOClip(epsilon_low=0.2, epsilon_high=0.28, delta=1.5),
         ),
     ),
     "bnpo, delta inside the band": (
         {"loss_type": "bnpo", "delta": 1.1},
         objective(
             Aggregation(kind="token-mean", scope="micro_batch"),
-            Clip(kind="ppo", epsilon_low=0.2, epsilon_high=0.28, delta=1.1),
+            PPOClip(epsilon_low=0.2, epsilon_high=0.28, delta=1.1),
         ),
     ),
     "dr_grpo": (
@@ -74,7 +74,7 @@ CASES: dict[str, tuple[dict[str, Any], Objective]] = {
     "dapo, KL": ({"loss_type": "dapo", "beta": 0.3}, objective(SHARED, gradient="pathwise")),
     "cispo": (
         {"loss_type": "cispo", "epsilon_high": 1.1},
-        objective(SHARED, Clip(kind="cispo", epsilon_high=1.1 - 1)),
+        objective(SHARED, CISPOClip(epsilon_high=1.1 - 1)),
     ),
     "gspo": (
         {"loss_type": "grpo", "importance_sampling_level": "sequence"},

@@ -13,7 +13,6 @@ from audit.objectives.objective import (
     KL,
     Aggregation,
     Baseline,
-    Clip,
     Filter,
     LossKL,
     Objective,
@@ -24,6 +23,7 @@ from audit.objectives.objective import (
     Shaping,
     from_dict,
 )
+from audit.objectives.surrogates import CISPOClip, NoClip, PPOClip
 
 POISON = (math.nan, math.inf, -math.inf)
 
@@ -60,17 +60,16 @@ ratios = st.one_of(
     ),
 )
 clips = st.one_of(
-    st.just(Clip()),
+    st.just(NoClip()),
     st.builds(
-        Clip,
-        kind=st.just("ppo"),
+        PPOClip,
         epsilon_low=EPSILONS,
         epsilon_high=EPSILONS,
         delta=st.sampled_from([None, None, 0.713, 1.0917, 1.913]),
         dual=st.sampled_from([None, None, 0.631, 1.177, 1.521]),
     ),
-    st.builds(Clip, kind=st.just("cispo"), epsilon_low=EPSILONS, epsilon_high=EPSILONS),
-    st.builds(Clip, kind=st.just("cispo"), epsilon_high=st.sampled_from([-0.7731, 4.0])),
+    st.builds(CISPOClip, epsilon_low=EPSILONS, epsilon_high=EPSILONS),
+    st.builds(CISPOClip, epsilon_high=st.sampled_from([-0.7731, 4.0])),
 )
 aggregations = st.tuples(
     st.sampled_from(

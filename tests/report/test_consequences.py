@@ -16,7 +16,7 @@ from audit.report import consequences
 from audit.report.consequences import cause_in_words, consequence
 from audit.report.told import told_differences
 
-SWITCHED = {"shaping.overlong", "kl.reward", "kl.loss"}
+SWITCHED = {"shaping.overlong", "scale.whiten", "kl.reward", "kl.loss"}
 """Parts that may be absent as a whole, which is a difference of its own."""
 
 
@@ -24,9 +24,18 @@ def leaves(struct: type, prefix: str = "") -> set[str]:
     """Dotted names of every field below a struct."""
     found = set()
     for name, hint in typing.get_type_hints(struct).items():
+        if name not in struct.__struct_fields__:
+            continue
         options = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
         inner = [t for t in options if isinstance(t, type) and issubclass(t, msgspec.Struct)]
-        found |= leaves(inner[0], f"{prefix}{name}.") if inner else {f"{prefix}{name}"}
+        if len(inner) > 1:
+            found.add(f"{prefix}{name}.kind")
+        # A KL with an aggregation of its own is one difference, not another tree of them.
+        if not inner or f"{prefix}{name}" == "kl.loss.aggregation":
+            found.add(f"{prefix}{name}")
+            continue
+        for each in inner:
+            found |= leaves(each, f"{prefix}{name}.")
     return found
 
 

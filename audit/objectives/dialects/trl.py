@@ -24,7 +24,6 @@ from audit.objectives.objective import (
     KL,
     Aggregation,
     Baseline,
-    Clip,
     Filter,
     LossKL,
     Objective,
@@ -33,6 +32,7 @@ from audit.objectives.objective import (
     Scale,
     Shaping,
 )
+from audit.objectives.surrogates import AnySurrogate, CISPOClip, NoClip, PPOClip
 
 Config = Mapping[str, Any]
 Version = tuple[int, int, int]
@@ -102,12 +102,11 @@ def _grpo(config: Config, version: Version, notes: list[str]) -> Objective:
     if loss in ("dapo", "cispo"):
         _note_normaliser(config, version, notes)
 
-    clip = Clip()
+    clip: AnySurrogate = NoClip()
     if cispo:
-        clip = Clip(kind="cispo", epsilon_high=_epsilon_high(config) - 1.0)
+        clip = CISPOClip(epsilon_high=_epsilon_high(config) - 1.0)
     elif recomputed:
-        clip = Clip(
-            kind="ppo",
+        clip = PPOClip(
             epsilon_low=config["epsilon"],
             epsilon_high=_epsilon_high(config),
             delta=config.get("delta"),
@@ -143,7 +142,7 @@ def _rloo(config: Config, version: Version, notes: list[str]) -> Objective:
         filter=Filter(mask_truncated=config["mask_truncated_completions"]),
         baseline=Baseline(kind="leave_one_out"),
         ratio=Ratio(denominator="old", level="product"),
-        clip=Clip(kind="ppo", epsilon_low=config["epsilon"], epsilon_high=_epsilon_high(config)),
+        clip=PPOClip(epsilon_low=config["epsilon"], epsilon_high=_epsilon_high(config)),
         aggregation=Aggregation(kind="seq-mean-token-sum", scope="micro_batch"),
         kl=KL(reward=RewardKL(coefficient=beta, estimator="k1") if beta else None),
     )

@@ -13,7 +13,6 @@ from audit.objectives.objective import (
     KL,
     Aggregation,
     Baseline,
-    Clip,
     Filter,
     LossKL,
     Objective,
@@ -23,6 +22,7 @@ from audit.objectives.objective import (
     Shaping,
     from_dict,
 )
+from audit.objectives.surrogates import CISPOClip, PPOClip
 
 GROUP_STD = Scale(kind="group_std", ddof=1, epsilon=1e-4)
 
@@ -37,7 +37,7 @@ def test_the_defaults_of_1_16_are_dapo_without_kl() -> None:
         baseline=Baseline(kind="group_mean"),
         scale=GROUP_STD,
         ratio=Ratio(denominator="old"),
-        clip=Clip(kind="ppo", epsilon_low=0.2, epsilon_high=0.2),
+        clip=PPOClip(epsilon_low=0.2, epsilon_high=0.2),
         aggregation=Aggregation(kind="token-mean", scope="generation_batch"),
     )
 
@@ -110,14 +110,14 @@ def test_scale_rewards_in_its_old_and_new_spelling(value: bool | str, scale: Sca
 
 def test_the_cispo_cap_is_absolute() -> None:
     clip = declared({"loss_type": "cispo", "epsilon_high": 5.0}).clip
-    assert clip == Clip(kind="cispo", epsilon_high=4.0)
+    assert clip == CISPOClip(epsilon_high=4.0)
     forgotten = declared({"loss_type": "cispo"}).clip
     assert forgotten.epsilon_high == pytest.approx(-0.8)  # a cap of 0.2: every on-policy weight times 0.2
 
 
 def test_epsilon_high_defaults_to_epsilon_and_delta_is_the_two_sided_cap() -> None:
-    assert declared({"epsilon": 0.3, "delta": 4.0}).clip == Clip(
-        kind="ppo", epsilon_low=0.3, epsilon_high=0.3, delta=4.0
+    assert declared({"epsilon": 0.3, "delta": 4.0}).clip == PPOClip(
+        epsilon_low=0.3, epsilon_high=0.3, delta=4.0
     )
 
 
@@ -130,7 +130,7 @@ def test_gspo_is_the_sequence_level() -> None:
     }
     objective = declared(config)
     assert objective.ratio == Ratio(denominator="old", level="sequence")
-    assert objective.clip == Clip(kind="ppo", epsilon_low=3e-4, epsilon_high=4e-4)
+    assert objective.clip == PPOClip(epsilon_low=3e-4, epsilon_high=4e-4)
 
 
 def test_truncated_completions_are_masked() -> None:
@@ -143,7 +143,7 @@ def test_rloo_clips_the_product_and_takes_the_kl_in_the_reward() -> None:
         shaping=Shaping(clip=(-1.0, 1.0)),
         baseline=Baseline(kind="leave_one_out"),
         ratio=Ratio(denominator="old", level="product"),
-        clip=Clip(kind="ppo", epsilon_low=0.2, epsilon_high=0.2),
+        clip=PPOClip(epsilon_low=0.2, epsilon_high=0.2),
         aggregation=Aggregation(kind="seq-mean-token-sum", scope="micro_batch"),
         kl=KL(reward=RewardKL(coefficient=0.05, estimator="k1")),
     )

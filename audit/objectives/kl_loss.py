@@ -1,0 +1,85 @@
+"""The KL term in the loss: its gradient with respect to each token's log-prob."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from audit.errors import MissingColumn
+from audit.objectives.batch import Tokens
+from audit.objectives.kl import kl_slope, kl_value
+from audit.objectives.objective import Objective
+from audit.objectives.parts import LossKL
+
+
+def kl_gradient(tokens: Tokens, nu: Tensor, ratio: Tensor, objective: Objective) -> Tensor:
+    """-beta nu h of every token, shape (N,), float64; 0 where there is no KL in the loss.
+
+    Parameters
+    ----------
+    nu : Tensor, shape (N,)
+        Aggregation coefficient of the KL term.
+    ratio : Tensor, shape (N,)
+        The policy ratio, for the gradients that carry it.
+
+    Raises
+    ------
+    MissingColumn
+        logp_theta or logp_ref was not logged.
+
+    Notes
+    -----
+    h: ``pathwise`` k'(d); ``ratio`` rho (k' + k), with the ratio's own reach over the response;
+    ``unit_ratio`` k' + k; ``straight_through`` min(rho, cap) d, or d.
+    TRL 1.16 ``use_bias_correction_kl``; NeMo-RL loss_functions.py; verl 0.9.1 ``kl_penalty`` with ``+``;
+    OpenRLHF 0.11.2 ``unbiased_gradient``.
+    """
+    kl = objective.kl.loss
+    if kl is None or kl.coefficient == 0.0:
+        return torch.zeros_like(nu)
+    for column, values in (("logp_theta", tokens.logp_theta), ("logp_ref", tokens.logp_ref)):
+        if values is None:
+            raise MissingColumn.needed_for(column, f"KL in the loss ({objective.name})")
+    assert tokens.logp_theta is not None
+    assert tokens.logp_ref is not None
+    difference = tokens.unmasked(tokens.logp_theta - tokens.logp_ref)
+    value, slope = _clamped(difference, kl)
+    if kl.gradient == "straight_through":
+        weight = 1.0 if kl.ratio_cap is None else ratio.clamp(max=kl.ratio_cap)
+        pull = nu * weight * difference
+    elif kl.gradient == "pathwise":
+        pull = nu * slope
+    elif kl.gradient == "unit_ratio":
+        pull = nu * _sum(value, slope, difference, kl)
+    elif objective.ratio.level == "token":
+        pull = nu * ratio * _sum(value, slope, difference, kl)
+    elif objective.ratio.level == "sequence_token":
+        pull = nu * ratio * (slope + value)
+    else:
+        # Every token's log-prob moves the ratio that multiplies the KL of every other token of the response.
+        through = tokens.layout.sum(tokens.unmasked(nu * ratio * value))
+        if objective.ratio.level == "sequence":
+            through = through / tokens.layout.sum(tokens.mask.double()).clamp(min=1.0)
+        pull = nu * ratio * slope + tokens.layout.spread(through)
+    return tokens.unmasked(-kl.coefficient * pull)
+
+
+def _clamped(difference: Tensor, kl: LossKL) -> tuple[Tensor, Tensor]:
+    """Value of k and its slope, with the clamps of ``kl``."""
+    inside = torch.ones_like(difference, dtype=torch.bool)
+    bounded = difference
+    if kl.input_clamp is not None:
+        bounded = difference.clamp(-kl.input_clamp, kl.input_clamp)
+        inside = difference.abs() <= kl.input_clamp
+    value = kl_value(bounded, kl.estimator)
+    if kl.output_clamp is not None:
+        inside = inside & (value.abs() <= kl.output_clamp)
+        value = value.clamp(-kl.output_clamp, kl.output_clamp)
+    return value, kl_slope(bounded, kl.estimator).masked_fill(~inside, 0.0)
+
+
+def _sum(value: Tensor, slope: Tensor, difference: Tensor, kl: LossKL) -> Tensor:
+    """k + k'; for k3 without clamps that is d, which adding exp(-d) - exp(-d) would lose for ref >> theta."""
+    if kl.estimator == "k3" and kl.input_clamp is None and kl.output_clamp is None:
+        return difference
+    return value + slope
