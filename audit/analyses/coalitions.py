@@ -56,7 +56,7 @@ def coalition_sums(rows: RunRows, a: Objective, b: Objective, parts: tuple[str, 
     coefficients = [coefficients_of(rows, objective) for objective in objectives]
     products = np.zeros((rows.num_rows, 2 * len(objectives)))
     first = tokens_seen = 0
-    wide = any(objective.clip.batch_wide for objective in objectives)
+    wide = any(objective.batch_wide for objective in objectives)
     for tokens in token_batches(rows.run, max_tokens=sys.maxsize if wide else 1_000_000):
         stop = first + tokens.layout.num_rows
         base = None

@@ -105,13 +105,15 @@ def generation_budget(run: Run) -> float | None:
     return None
 
 
-def _merge(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+def _merge(base: Any, changes: dict[str, Any]) -> dict[str, Any]:
     merged = dict(base)
     for key, value in changes.items():
         inner = merged.get(key)
-        # Another surrogate has other fields: those of the one that it replaces do not carry over.
-        same = isinstance(inner, dict) and isinstance(value, dict)
-        if same and key == "clip" and value.get("kind", inner.get("kind")) != inner.get("kind"):
-            same = False
-        merged[key] = _merge(inner, value) if same else value
+        nested = isinstance(inner, dict) and isinstance(value, dict) and not _replaces(key, inner, value)
+        merged[key] = _merge(inner, value) if nested else value
     return merged
+
+
+def _replaces(part: str, inner: dict[str, Any], value: dict[str, Any]) -> bool:
+    """Whether a change names another surrogate: the fields of the one it replaces do not carry over."""
+    return part == "clip" and value.get("kind", inner.get("kind")) != inner.get("kind")

@@ -16,7 +16,8 @@ from audit.objectives.batch import Tokens
 from audit.ragged import Layout
 
 LOG_PROBS = ("logp_theta", "logp_old", "logp_ref", "logp_sampler")
-TOKEN_COLUMNS = ("token_ids", "loss_mask", *LOG_PROBS, "token_advantage", "value")
+VALUES = (*LOG_PROBS, "token_advantage", "value", "entropy")
+TOKEN_COLUMNS = ("token_ids", "loss_mask", *VALUES)
 
 
 def token_batches(run: Run, *, max_tokens: int = 1_000_000) -> Iterator[Tokens]:
@@ -50,11 +51,7 @@ def to_tokens(batch: pa.RecordBatch, present: list[str], *, first_row: int = 0) 
     """
     lengths = _row_lengths(batch, present, first_row)
     layout = Layout.from_lengths(torch.from_numpy(lengths))
-    columns = {
-        name: _values(batch[name], lengths)
-        for name in present
-        if name in (*LOG_PROBS, "token_advantage", "value")
-    }
+    columns = {name: _values(batch[name], lengths) for name in present if name in VALUES}
     if "loss_mask" in present:
         mask = _mask(batch["loss_mask"], lengths)
     else:

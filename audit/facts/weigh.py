@@ -72,7 +72,7 @@ def weigh(
     A surrogate that ranks the tokens of a whole batch sees all of the run's tokens at once.
     """
     whole = coefficients_of(rows, objective) if coefficients is None else coefficients
-    if objective.clip.batch_wide:
+    if objective.batch_wide:
         max_tokens = sys.maxsize
     first = 0
     for tokens in token_batches(rows.run, max_tokens=max_tokens):

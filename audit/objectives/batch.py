@@ -91,6 +91,8 @@ class Tokens:
     token_advantage: Tensor | None = None
     value: Tensor | None = None
     """Critic values."""
+    entropy: Tensor | None = None
+    """Entropy of the policy at the token, nats."""
 
     def unmasked(self, values: Tensor) -> Tensor:
         """Return ``values`` with 0 at masked tokens, so that 0 · inf cannot arise."""

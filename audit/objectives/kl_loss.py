@@ -37,12 +37,11 @@ def kl_gradient(tokens: Tokens, nu: Tensor, ratio: Tensor, objective: Objective)
     kl = objective.kl.loss
     if kl is None or kl.coefficient == 0.0:
         return torch.zeros_like(nu)
-    for column, values in (("logp_theta", tokens.logp_theta), ("logp_ref", tokens.logp_ref)):
-        if values is None:
-            raise MissingColumn.needed_for(column, f"KL in the loss ({objective.name})")
-    assert tokens.logp_theta is not None
-    assert tokens.logp_ref is not None
-    difference = tokens.unmasked(tokens.logp_theta - tokens.logp_ref)
+    column, other = _other_policy(tokens, kl)
+    if tokens.logp_theta is None or other is None:
+        missing = column if other is None else "logp_theta"
+        raise MissingColumn.needed_for(missing, f"KL in the loss ({objective.name})")
+    difference = tokens.unmasked(tokens.logp_theta - other)
     value, slope = _clamped(difference, kl)
     if kl.gradient == "straight_through":
         weight = 1.0 if kl.ratio_cap is None else ratio.clamp(max=kl.ratio_cap)
@@ -62,6 +61,15 @@ def kl_gradient(tokens: Tokens, nu: Tensor, ratio: Tensor, objective: Objective)
             through = through / tokens.layout.sum(tokens.mask.double()).clamp(min=1.0)
         pull = nu * ratio * slope + tokens.layout.spread(through)
     return tokens.unmasked(-kl.coefficient * pull)
+
+
+def _other_policy(tokens: Tokens, kl: LossKL) -> tuple[str, Tensor | None]:
+    """Column and log-probs of the policy that the KL is against."""
+    if kl.against == "reference":
+        return "logp_ref", tokens.logp_ref
+    if kl.against == "old":
+        return "logp_old", tokens.logp_old
+    return "logp_sampler", tokens.logp_sampler
 
 
 def _clamped(difference: Tensor, kl: LossKL) -> tuple[Tensor, Tensor]:

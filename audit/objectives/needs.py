@@ -25,7 +25,8 @@ def needs(objective: Objective) -> dict[str, str]:
     """
     wanted: dict[str, str] = {}
     if objective.kl.loss is not None and objective.kl.loss.coefficient > 0.0:
-        wanted |= {"logp_theta": "kl", "logp_ref": "kl"}
+        other = {"reference": "logp_ref"}.get(objective.kl.loss.against, f"logp_{objective.kl.loss.against}")
+        wanted |= {"logp_theta": "kl", other: "kl"}
     if objective.kl.reward is not None and objective.kl.reward.coefficient > 0.0:
         wanted |= {"logp_old": "kl", "logp_ref": "kl"}
     if objective.ratio.denominator != "theta":
@@ -34,6 +35,8 @@ def needs(objective: Objective) -> dict[str, str]:
         wanted |= {f"logp_{correction.numerator}": "ratio", "logp_sampler": "ratio"}
     if objective.aggregation.scope == "micro_batch":
         wanted["micro_batch"] = "aggregation"
+    if objective.filter.top_entropy < 1.0:
+        wanted["entropy"] = "filter"
     if objective.filter.mask_truncated:
         wanted["finish_reason"] = "filter"
     if objective.baseline.kind == "greedy":
@@ -66,6 +69,6 @@ def reduced(objective: Objective, columns: Set[str]) -> tuple[Objective, list[Re
             scope = msgspec.structs.replace(objective.aggregation, scope="update")
             objective = objective.replace(aggregation=scope)
         elif part == "filter":
-            kept = msgspec.structs.replace(objective.filter, mask_truncated=False)
+            kept = msgspec.structs.replace(objective.filter, mask_truncated=False, top_entropy=1.0)
             objective = objective.replace(filter=kept)
     return objective, missing

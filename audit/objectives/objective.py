@@ -71,6 +71,11 @@ class Objective(Part, frozen=True, kw_only=True):
         """Return a copy with some parts exchanged."""
         return msgspec.structs.replace(self, **parts)
 
+    @property
+    def batch_wide(self) -> bool:
+        """Whether the weight of a token depends on its batch beyond sums per response."""
+        return self.clip.batch_wide or self.filter.top_entropy < 1.0
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain nested dicts: what ``rlaudit objectives NAME --json`` prints and FILE.json holds."""
         built: dict[str, Any] = msgspec.to_builtins(self)

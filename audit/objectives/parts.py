@@ -64,6 +64,9 @@ class Filter(Part, frozen=True, kw_only=True):
     """Drop rows whose advantage is 0; they leave the row and token counts too."""
     mask_truncated: bool = False
     """Responses that ended by length take no loss; they stay in the baseline and in the row count."""
+    top_entropy: Annotated[float, msgspec.Meta(gt=0, le=1)] = 1.0
+    """Share of the loss tokens of a micro-batch, those of highest entropy, that keeps its policy gradient;
+    the others stay in the counts and in the KL (arXiv:2506.01939; TRL 1.16 ``top_entropy_quantile``)."""
 
 
 class Baseline(Part, frozen=True, kw_only=True):
@@ -240,6 +243,8 @@ class LossKL(Part, frozen=True, kw_only=True):
     coefficient: NonNegative
     estimator: Literal["k1", "k2", "k3", "abs"] = "k3"
     gradient: Literal["pathwise", "ratio", "unit_ratio", "straight_through"] = "pathwise"
+    against: Literal["reference", "old", "sampler"] = "reference"
+    """The other policy of the KL."""
     input_clamp: Positive | None = None
     """Bound of |log pi_theta - log pi_ref|; beyond it the gradient is 0."""
     output_clamp: Positive | None = None

@@ -18,6 +18,7 @@ from audit.objectives.coefficients import (
     token_pass,
 )
 from audit.objectives.corrections import correction_weight
+from audit.objectives.entropy import high_entropy
 from audit.objectives.kl_loss import kl_gradient
 from audit.objectives.objective import Objective
 from audit.objectives.ratios import denominator, log_ratio, policy_ratio
@@ -80,6 +81,8 @@ def token_weights(tokens: Tokens, coefficients: Coefficients, objective: Objecti
     if not absorbed:
         policy = policy * correction
     policy = tokens.unmasked(policy)
+    if objective.filter.top_entropy < 1.0:
+        policy = policy * high_entropy(tokens, coefficients.batch, objective.filter.top_entropy)
     if not clip.stops_ratio:
         if objective.ratio.level in ("sequence", "product"):
             policy = tokens.unmasked(layout.spread(mean_over_loss_tokens(tokens, policy)))

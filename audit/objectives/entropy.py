@@ -1,0 +1,37 @@
+"""Which loss tokens have the highest entropy of their batch."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from audit.errors import MissingColumn
+from audit.objectives.batch import Tokens
+
+
+def high_entropy(tokens: Tokens, batch: Tensor, share: float) -> Tensor:
+    """1.0 where the token is among the ``share`` of highest entropy, else 0.0; shape (N,), float64.
+
+    Parameters
+    ----------
+    batch : Tensor, shape (R,), int64
+        Micro-batch (else update) of each response; the threshold is its quantile 1 - share.
+
+    Raises
+    ------
+    MissingColumn
+        Entropies were not logged.
+
+    Notes
+    -----
+    TRL 1.16 grpo_trainer.py ``get_high_entropy_mask``: tokens at the threshold are kept.
+    """
+    if tokens.entropy is None:
+        raise MissingColumn.needed_for("entropy", "keeping the tokens of highest entropy")
+    of_token = tokens.layout.spread(batch)
+    kept = torch.zeros_like(tokens.mask)
+    for index in torch.unique(batch).tolist():
+        inside = tokens.mask & (of_token == index)
+        if bool(inside.any()):
+            kept |= inside & (tokens.entropy >= torch.quantile(tokens.entropy[inside], 1.0 - share))
+    return kept.to(torch.float64)
