@@ -65,7 +65,7 @@ def kl_gradient(tokens: Tokens, nu: Tensor, ratio: Tensor, objective: Objective)
 
 def _other_policy(tokens: Tokens, kl: LossKL) -> tuple[str, Tensor | None]:
     """Column and log-probs of the policy that the KL is against."""
-    if kl.against == "reference":
+    if kl.against is None:
         return "logp_ref", tokens.logp_ref
     if kl.against == "old":
         return "logp_old", tokens.logp_old

@@ -25,7 +25,7 @@ def needs(objective: Objective) -> dict[str, str]:
     """
     wanted: dict[str, str] = {}
     if objective.kl.loss is not None and objective.kl.loss.coefficient > 0.0:
-        other = {"reference": "logp_ref"}.get(objective.kl.loss.against, f"logp_{objective.kl.loss.against}")
+        other = f"logp_{objective.kl.loss.against or 'ref'}"
         wanted |= {"logp_theta": "kl", other: "kl"}
     if objective.kl.reward is not None and objective.kl.reward.coefficient > 0.0:
         wanted |= {"logp_old": "kl", "logp_ref": "kl"}

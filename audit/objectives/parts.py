@@ -243,8 +243,8 @@ class LossKL(Part, frozen=True, kw_only=True):
     coefficient: NonNegative
     estimator: Literal["k1", "k2", "k3", "abs"] = "k3"
     gradient: Literal["pathwise", "ratio", "unit_ratio", "straight_through"] = "pathwise"
-    against: Literal["reference", "old", "sampler"] = "reference"
-    """The other policy of the KL."""
+    against: Literal["old", "sampler"] | None = None
+    """Null: the KL is to the reference."""
     input_clamp: Positive | None = None
     """Bound of |log pi_theta - log pi_ref|; beyond it the gradient is 0."""
     output_clamp: Positive | None = None
