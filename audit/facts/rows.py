@@ -14,7 +14,7 @@ from torch import Tensor
 from audit.facts.token_facts import TokenFacts, token_facts
 from audit.logs import Run
 from audit.objectives.batch import Responses
-from audit.objectives.objective import Objective
+from audit.objectives.objective import Objective, RewardKL
 
 _COLUMNS = (
     *("step", "epoch", "update", "micro_batch", "generation_batch", "prompt_id", "group_id", "sample_index"),
@@ -105,7 +105,6 @@ class RunRows:
         """Build what :func:`audit.objectives.weights.row_coefficients` needs."""
         facts = self.facts
         size = torch.from_numpy(np.nan_to_num(self.length).astype(np.int64))
-        estimator = objective.kl.reward.estimator if objective.kl.reward is not None else None
         return Responses(
             reward=torch.from_numpy(self.numpy("reward")),
             length=size,
@@ -118,7 +117,7 @@ class RunRows:
             truncated=self._truncated(),
             sample_weight=self._sample_weight(),
             advantage=self._given_advantage(objective),
-            reference_kl=self._reference_kl(facts, estimator),
+            reference_kl=self._reference_kl(facts, objective.kl.reward),
             components=self._components() if objective.shaping.weights is not None else None,
         )
 
@@ -163,11 +162,11 @@ class RunRows:
                 column_of[row] = np.nan if value is None else value
         return {name: torch.from_numpy(values) for name, values in parts.items()}
 
-    def _reference_kl(self, facts: TokenFacts | None, estimator: str | None) -> Tensor | None:
-        if facts is None or estimator is None or not {"logp_old", "logp_ref"} <= self.run.columns:
+    def _reference_kl(self, facts: TokenFacts | None, kl: RewardKL | None) -> Tensor | None:
+        if facts is None or kl is None or not {f"logp_{kl.policy}", "logp_ref"} <= self.run.columns:
             return None
-        kl: Tensor = getattr(facts, f"kl_old_ref_{estimator}")
-        return kl
+        summed: Tensor = getattr(facts, f"kl_{kl.policy}_ref_{kl.estimator}")
+        return summed
 
 
 def has_tokens(run: Run) -> bool:

@@ -28,7 +28,13 @@ class TokenFacts:
     kl_old_ref_k1: Tensor
     kl_old_ref_k2: Tensor
     kl_old_ref_k3: Tensor
+    kl_old_ref_abs: Tensor
     """Σ k(old, ref), nats: the KL that is put into the reward."""
+    kl_sampler_ref_k1: Tensor
+    kl_sampler_ref_k2: Tensor
+    kl_sampler_ref_k3: Tensor
+    kl_sampler_ref_abs: Tensor
+    """Σ k(sampler, ref), nats: the same, where the trainer recomputes no log-probs."""
     kl_theta_ref_k1: Tensor
     kl_theta_ref_k2: Tensor
     kl_theta_ref_k3: Tensor
@@ -68,7 +74,7 @@ def _facts(tokens: Tokens) -> TokenFacts:
             return layout.sum(difference.abs())
         return layout.sum(difference if kind == "sum" else kl_value(difference, kind))  # type: ignore[arg-type]
 
-    theta, old, ref = tokens.logp_theta, tokens.logp_old, tokens.logp_ref
+    theta, old, ref, sampler = tokens.logp_theta, tokens.logp_old, tokens.logp_ref, tokens.logp_sampler
     return TokenFacts(
         tokens=layout.lengths,
         loss_tokens=layout.sum(tokens.mask.to(torch.int64)),
@@ -77,10 +83,15 @@ def _facts(tokens: Tokens) -> TokenFacts:
         kl_old_ref_k1=total(old, ref, "k1"),
         kl_old_ref_k2=total(old, ref, "k2"),
         kl_old_ref_k3=total(old, ref, "k3"),
+        kl_old_ref_abs=total(old, ref, "abs"),
+        kl_sampler_ref_k1=total(sampler, ref, "k1"),
+        kl_sampler_ref_k2=total(sampler, ref, "k2"),
+        kl_sampler_ref_k3=total(sampler, ref, "k3"),
+        kl_sampler_ref_abs=total(sampler, ref, "abs"),
         kl_theta_ref_k1=total(theta, ref, "k1"),
         kl_theta_ref_k2=total(theta, ref, "k2"),
         kl_theta_ref_k3=total(theta, ref, "k3"),
-        mismatch=total(old, tokens.logp_sampler, "abs"),
+        mismatch=total(old, sampler, "abs"),
         token_advantage=absent
         if tokens.token_advantage is None
         else mean_over_loss_tokens(tokens, tokens.token_advantage),

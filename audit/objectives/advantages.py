@@ -115,6 +115,8 @@ def _raw(responses: Responses, objective: Objective) -> tuple[Tensor, Tensor]:
     else:
         rewards = Rewards.of(responses, reward, weight)
         raw = scaled(centred(rewards, objective.baseline), rewards, objective.scale, objective.baseline)
+    if objective.scale.reward_clip is not None:
+        raw = raw.clamp(*objective.scale.reward_clip)
     kl = objective.kl.reward
     if kl is not None and kl.coefficient > 0.0 and kl.stage == "after_scale" and kl.form == "sum":
         raw = raw - kl.coefficient * _reference_kl(responses, objective)

@@ -28,7 +28,7 @@ def needs(objective: Objective) -> dict[str, str]:
         other = f"logp_{objective.kl.loss.against or 'ref'}"
         wanted |= {"logp_theta": "kl", other: "kl"}
     if objective.kl.reward is not None and objective.kl.reward.coefficient > 0.0:
-        wanted |= {"logp_old": "kl", "logp_ref": "kl"}
+        wanted |= {f"logp_{objective.kl.reward.policy}": "kl", "logp_ref": "kl"}
     if objective.ratio.denominator != "theta":
         wanted |= {"logp_theta": "ratio", f"logp_{objective.ratio.denominator}": "ratio"}
     for correction in objective.ratio.corrections:

@@ -88,6 +88,8 @@ class Objective(Part, frozen=True, kw_only=True):
             return ["baseline.kind 'logged' takes the advantage as it stands: scale.kind must be 'none'"]
         if self.baseline.kind == "gae" and scaled:
             return ["baseline.kind 'gae' is per token: scale.kind must be 'none' (use scale.whiten)"]
+        if self.baseline.kind in ("logged", "gae") and self.scale.reward_clip is not None:
+            return [f"scale.reward_clip does nothing with baseline.kind '{self.baseline.kind}'"]
         return []
 
 

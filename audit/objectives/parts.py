@@ -35,7 +35,7 @@ class Overlong(Part, frozen=True, kw_only=True):
 
 
 class Shaping(Part, frozen=True, kw_only=True):
-    """What is done to the logged reward before the baseline: combine, clip, then overlong penalty."""
+    """What is done to the logged reward before the baseline: combine, clip, map, then overlong penalty."""
 
     weights: dict[str, float] | None = None
     """Recombine the reward from its components; null: the reward column as it stands. A component that did
@@ -43,6 +43,9 @@ class Shaping(Part, frozen=True, kw_only=True):
     per_component: bool = False
     """Baseline and scale are applied to each component, and the weighted sum is taken after (GDPO)."""
     clip: tuple[float, float] | None = None
+    factor: Positive = 1.0
+    """The clipped reward becomes factor · reward + offset."""
+    offset: float = 0.0
     overlong: Overlong | None = None
 
     def problems(self) -> list[str]:
@@ -138,14 +141,21 @@ class Scale(Part, frozen=True, kw_only=True):
     (verl's GPG). ``pass_at_k_std``: sqrt(R (1 - R)) of the group's pass@k."""
     ddof: Literal[0, 1] = 0
     epsilon: NonNegative = 0.0
+    reward_clip: tuple[float, float] | None = None
+    """Bounds applied right after the division, before a KL of stage ``after_scale`` and before whitening: the
+    reward clip of OpenRLHF and ROLL."""
     whiten: Whiten | None = None
     clip: tuple[float, float] | None = None
     """Bounds of the finished advantage, applied last."""
 
     def problems(self) -> list[str]:
         """Bounds in order."""
-        bad = self.clip is not None and self.clip[0] > self.clip[1]
-        return ["scale.clip must be [low, high] with low <= high"] if bad else []
+        bounds = {"reward_clip": self.reward_clip, "clip": self.clip}
+        return [
+            f"scale.{name} must be [low, high] with low <= high"
+            for name, pair in bounds.items()
+            if pair is not None and pair[0] > pair[1]
+        ]
 
 
 class Ratio(Part, frozen=True, kw_only=True):
@@ -214,7 +224,7 @@ class Aggregation(Part, frozen=True, kw_only=True):
 
 
 class RewardKL(Part, frozen=True, kw_only=True):
-    """KL of the old policy to the reference, taken off the reward.
+    """KL of the old policy, or of the sampler, to the reference, taken off the reward.
 
     ``before_baseline``: reward - coefficient · sum over loss tokens of k. ``after_scale``: taken off the
     finished advantage, so it is not divided by a std. ``to_go``: each token pays for itself and the tokens
@@ -225,6 +235,8 @@ class RewardKL(Part, frozen=True, kw_only=True):
     estimator: Literal["k1", "k2", "k3", "abs"] = "k1"
     stage: Literal["before_baseline", "after_scale"] = "before_baseline"
     form: Literal["sum", "to_go", "token", "centred"] = "sum"
+    policy: Literal["old", "sampler"] = "old"
+    """Whose log-probs the KL is of."""
 
     def problems(self) -> list[str]:
         """A per-token penalty cannot enter a scalar baseline."""

@@ -29,7 +29,7 @@ def combined_reward(responses: Responses, shaping: Shaping) -> Tensor:
 
 
 def shaped_reward(reward: Tensor, length: Tensor, shaping: Shaping) -> Tensor:
-    """Clip the reward, then add the overlong penalty.
+    """Clip the reward, map it linearly, then add the overlong penalty.
 
     Parameters
     ----------
@@ -44,6 +44,8 @@ def shaped_reward(reward: Tensor, length: Tensor, shaping: Shaping) -> Tensor:
     """
     if shaping.clip is not None:
         reward = reward.clamp(*shaping.clip)
+    if shaping.factor != 1.0 or shaping.offset != 0.0:
+        reward = shaping.factor * reward + shaping.offset
     if shaping.overlong is not None:
         reward = reward + overlong_penalty(length, shaping.overlong)
     return reward

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 from torch import Tensor
 
@@ -35,7 +37,7 @@ def raw_token_advantages(
     kl = objective.kl.reward
     paid = torch.zeros(tokens.layout.num_values, dtype=torch.float64, device=tokens.mask.device)
     if kl is not None and kl.coefficient > 0.0 and kl.form != "sum":
-        paid = kl.coefficient * token_kl(tokens, kl.estimator)
+        paid = kl.coefficient * token_kl(tokens, kl.estimator, kl.policy)
     if objective.baseline.kind == "gae":
         return gae(tokens, reward, paid, objective.baseline.gamma, objective.baseline.lam)
     value = tokens.layout.spread(raw)
@@ -46,17 +48,18 @@ def raw_token_advantages(
     return tokens.unmasked(value - paid)
 
 
-def token_kl(tokens: Tokens, estimator: Estimator) -> Tensor:
-    """k(old, ref) of every token, 0 at masked tokens; shape (N,), float64, nats.
+def token_kl(tokens: Tokens, estimator: Estimator, policy: Literal["old", "sampler"] = "old") -> Tensor:
+    """k(policy, ref) of every token, 0 at masked tokens; shape (N,), float64, nats.
 
     Raises
     ------
     MissingColumn
     """
-    if tokens.logp_old is None or tokens.logp_ref is None:
-        column = "logp_old" if tokens.logp_old is None else "logp_ref"
+    upper = tokens.logp_old if policy == "old" else tokens.logp_sampler
+    if upper is None or tokens.logp_ref is None:
+        column = f"logp_{policy}" if upper is None else "logp_ref"
         raise MissingColumn.needed_for(column, "KL in the reward")
-    return tokens.unmasked(kl_value(tokens.unmasked(tokens.logp_old - tokens.logp_ref), estimator))
+    return tokens.unmasked(kl_value(tokens.unmasked(upper - tokens.logp_ref), estimator))
 
 
 def suffix_sum(tokens: Tokens, values: Tensor) -> Tensor:

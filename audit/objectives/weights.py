@@ -109,7 +109,7 @@ def batch_coefficients(tokens: Tokens, responses: Responses, objective: Objectiv
     """Coefficients of responses whose tokens are all at hand; tensors of shape (R,)."""
     kl = objective.kl.reward
     if kl is not None and kl.coefficient > 0.0:
-        summed = tokens.layout.sum(token_kl(tokens, kl.estimator))
+        summed = tokens.layout.sum(token_kl(tokens, kl.estimator, kl.policy))
         responses = replace(responses, reference_kl=summed)
     if tokens.token_advantage is not None and objective.baseline.kind == "logged":
         responses = replace(responses, advantage=mean_over_loss_tokens(tokens, tokens.token_advantage))

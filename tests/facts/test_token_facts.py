@@ -28,6 +28,7 @@ def loop(row: dict) -> dict[str, float]:
         "kl_old_ref_k1": math.fsum(d_old),
         "kl_old_ref_k2": math.fsum(x * x / 2 for x in d_old),
         "kl_old_ref_k3": math.fsum(math.exp(-x) - 1 + x for x in d_old),
+        "kl_old_ref_abs": math.fsum(abs(x) for x in d_old),
         "kl_theta_ref_k1": math.fsum(d),
         "kl_theta_ref_k2": math.fsum(x * x / 2 for x in d),
         "kl_theta_ref_k3": math.fsum(math.exp(-x) - 1 + x for x in d),
@@ -48,6 +49,7 @@ def test_sums_match_a_loop_whatever_the_batch_size(tmp_path, max_tokens: int) ->
         for name, value in loop(row).items():
             assert getattr(facts, name)[i].item() == pytest.approx(value, rel=1e-9, abs=1e-12), name
     assert facts.mismatch.isnan().all()
+    assert facts.kl_sampler_ref_k1.isnan().all()
 
 
 def test_a_log_with_lengths_only_has_tokens_without_values(tmp_path) -> None:

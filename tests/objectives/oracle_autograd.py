@@ -51,6 +51,7 @@ def _rewards(rows: list[Row], objective: Objective, *, with_kl: bool) -> np.ndar
     shaping = objective.shaping
     if shaping.clip is not None:
         reward = np.clip(reward, *shaping.clip)
+    reward = shaping.factor * reward + shaping.offset
     if shaping.overlong is not None:
         over = shaping.overlong
         into = np.clip((length - (over.max_length - over.cache)) / over.cache, 0.0, 1.0)
@@ -123,6 +124,8 @@ def advantages(rows: list[Row], objective: Objective) -> np.ndarray:
             with np.errstate(invalid="ignore", divide="ignore"):
                 divided = advantage / (pool.std(objective.scale.ddof) + objective.scale.epsilon)
             advantage = np.where(pool.dead, advantage, divided)
+        if objective.scale.reward_clip is not None:
+            advantage = np.clip(advantage, *objective.scale.reward_clip)
         advantage = np.where(weight > 0, advantage, 0.0)
     return np.where([r.greedy for r in rows], 0.0, advantage)
 

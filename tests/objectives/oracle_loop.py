@@ -53,6 +53,7 @@ def shaped(row: Row, objective: Objective) -> float:
         return reward
     if shaping.clip is not None:
         reward = min(max(reward, shaping.clip[0]), shaping.clip[1])
+    reward = shaping.factor * reward + shaping.offset
     if shaping.overlong is not None:
         free = shaping.overlong.max_length - shaping.overlong.cache
         length = len(row.mask)
@@ -137,7 +138,11 @@ def advantages(rows: list[Row], objective: Objective) -> list[RowAnswer]:
             if not dead(pool):
                 divisor = std(pool, objective.scale.ddof) + objective.scale.epsilon
         largest = max(abs(v) for v, _ in [*group, *batch])
-        answers.append(RowAnswer((value - baseline) / divisor, (largest + abs(baseline)) / divisor))
+        advantage = (value - baseline) / divisor
+        if objective.scale.reward_clip is not None:
+            low, high = objective.scale.reward_clip
+            advantage = min(max(advantage, low), high)
+        answers.append(RowAnswer(advantage, (largest + abs(baseline)) / divisor))
     return answers
 
 

@@ -23,6 +23,7 @@ from audit.objectives.objective import (
     RewardKL,
     Scale,
     Shaping,
+    from_dict,
 )
 
 quickly = settings(deadline=None, max_examples=100)
@@ -275,3 +276,31 @@ def test_weight_of_a_prompt_by_its_success_rate(p: float, ddof0: float, ddof1: f
 
 def test_weight_of_a_prompt_tends_to_the_root_of_g_minus_1_over_itself() -> None:
     assert factor_of_prompt(with_std(MEAN), 1e-7) == pytest.approx(math.sqrt(7), rel=1e-5)
+
+
+def test_the_reward_is_clipped_then_mapped_then_penalised() -> None:
+    shaping = Shaping(
+        clip=(0.0, 1.0), factor=10.0, offset=-5.0, overlong=Overlong(max_length=4, cache=2, penalty=1.0)
+    )
+    rows = [Row(3.0, mask=(True,) * 4), Row(-2.0, mask=(True,) * 3), Row(0.5, mask=(True,))]
+    of_rows = advantages(responses_of(rows), Objective(shaping=shaping))
+    assert of_rows.tolist() == [10.0 - 5.0 - 1.0, -5.0 - 0.5, 0.0]
+
+
+def test_the_reward_clip_bounds_what_is_left_after_the_division_and_before_kl() -> None:
+    objective = with_std(MEAN, ddof=1)
+    clipped = objective.replace(scale=Scale(kind="group_std", ddof=1, reward_clip=(-0.3, 1.0)))
+    free, bounded = of(objective, [0.0, 0.0, 0.0, 1.0])[0], of(clipped, [0.0, 0.0, 0.0, 1.0])[0]
+    assert free.tolist() == pytest.approx([-0.5, -0.5, -0.5, 1.5])
+    assert bounded.tolist() == pytest.approx([-0.3, -0.3, -0.3, 1.0])
+    with_kl = clipped.replace(kl=KL(reward=RewardKL(coefficient=0.5, stage="after_scale")))
+    rows = responses_of([Row(r) for r in (0.0, 0.0, 0.0, 1.0)])
+    rows = replace(rows, reference_kl=torch.tensor([2.0, 0.0, 0.0, 0.0], dtype=torch.float64))
+    assert advantages(rows, with_kl).tolist() == pytest.approx([-1.3, -0.3, -0.3, 1.0])
+
+
+def test_where_nothing_is_left_after_a_division_there_is_no_reward_clip() -> None:
+    for kind in ("gae", "logged"):
+        fields = {"baseline": {"kind": kind}, "scale": {"reward_clip": [-1.0, 1.0]}}
+        with pytest.raises(BadObjective, match="reward_clip does nothing"):
+            from_dict(fields)

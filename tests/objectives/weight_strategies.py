@@ -33,6 +33,8 @@ EPSILONS = st.sampled_from([None, 0.0113, 0.0871, 0.2131, 0.4517])
 shapings = st.builds(
     Shaping,
     clip=st.sampled_from([None, None, (-0.5, 0.9)]),
+    factor=st.sampled_from([1.0, 1.0, 0.75]),
+    offset=st.sampled_from([0.0, 0.0, -0.5]),
     overlong=st.none()
     | st.builds(
         Overlong,
@@ -50,6 +52,7 @@ scales = st.builds(
     kind=st.sampled_from(["none", "group_std", "batch_std"]),
     ddof=st.sampled_from([0, 1]),
     epsilon=st.sampled_from([0.0, 1e-9, 1e-6, 1e-4, 0.3]),
+    reward_clip=st.sampled_from([None, None, (-0.6131, 0.4517)]),
 )
 ratios = st.one_of(
     st.just(Ratio()),
