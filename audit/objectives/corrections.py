@@ -1,6 +1,6 @@
 """Corrections for a sampler that is not the trainer's policy: weights and masks whose gradient is stopped.
 
-With u = log pi_from - log pi_sampler on a token (``from``: old, or theta with its gradient stopped):
+With u = log pi_numerator - log pi_sampler on a token (numerator: old, or theta with its gradient stopped):
 truncated importance sampling (TIS), masked importance sampling (MIS, IcePop), rejection, per token or per
 response. arXiv:2510.18855 (IcePop); TRL 1.16 ``vllm_importance_sampling_mode``; verl 0.9.1
 rollout_corr_helper.py; arXiv:2512.02556 (off-policy sequence mask).
@@ -31,6 +31,8 @@ class Correction(Part, frozen=True, kw_only=True):
     level: Literal["token", "product", "sequence"] = "token"
     """``product``: exp(sum of u over the response); ``sequence``: exp(mean of u), the geometric mean."""
     numerator: Literal["old", "theta"] = "old"
+    against: Literal["sampler", "old"] = "sampler"
+    """The policy below the numerator; ``old`` where no sampler log-probs exist (TRL's off-policy mask)."""
     low: NonNegative | None = None
     high: NonNegative | None = None
     keep_nonnegative: bool = False
@@ -41,9 +43,13 @@ class Correction(Part, frozen=True, kw_only=True):
     """The correction multiplies the KL in the loss too."""
 
     def problems(self) -> list[str]:
-        """A window must have an inside."""
-        empty = self.low is not None and self.high is not None and self.low > self.high
-        return ["ratio.corrections: low must not exceed high"] if empty else []
+        """A window must have an inside, and two policies."""
+        found = []
+        if self.low is not None and self.high is not None and self.low > self.high:
+            found.append("ratio.corrections: low must not exceed high")
+        if self.numerator == self.against:
+            found.append("ratio.corrections: numerator and against are the same policy")
+        return found
 
 
 def correction_weight(tokens: Tokens, correction: Correction, advantage: Tensor | None = None) -> Tensor:
@@ -65,11 +71,12 @@ def correction_weight(tokens: Tokens, correction: Correction, advantage: Tensor 
 def log_weight(tokens: Tokens, correction: Correction) -> Tensor:
     """u at the level of the correction, spread over tokens: shape (N,), nats; 0 at masked tokens."""
     upper = tokens.logp_old if correction.numerator == "old" else tokens.logp_theta
-    if tokens.logp_sampler is None:
-        raise MissingColumn.needed_for("logp_sampler", "the sampler correction")
+    below = tokens.logp_sampler if correction.against == "sampler" else tokens.logp_old
+    if below is None:
+        raise MissingColumn.needed_for(f"logp_{correction.against}", "the sampler correction")
     if upper is None:
         raise MissingColumn.needed_for(f"logp_{correction.numerator}", "the sampler correction")
-    log = tokens.unmasked((upper - tokens.logp_sampler).nan_to_num(0.0, math.inf, -math.inf))
+    log = tokens.unmasked((upper - below).nan_to_num(0.0, math.inf, -math.inf))
     if correction.level == "token":
         return log
     layout = tokens.layout
