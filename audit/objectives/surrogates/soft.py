@@ -47,7 +47,8 @@ class VESPO(Surrogate, frozen=True, kw_only=True, tag="vespo"):
     def slope(self, step: Step) -> tuple[Tensor, Tensor]:
         """c = phi(W), 1 at W = 1."""
         layout = step.tokens.layout
-        log_weight = layout.sum(step.log_ratio.clamp(-20.0, 20.0) + step.log_correction)
+        log_weight = step.log_ratio.clamp(-20.0, 20.0) + step.log_correction
+        log_weight = layout.sum(step.tokens.unmasked(log_weight))
         log_weight = layout.spread(log_weight.clamp(math.log(1e-8), 20.0))
         positive = step.advantage >= 0
         k = log_weight.new_full(positive.shape, self.k_negative).masked_fill(positive, self.k_positive)

@@ -1,0 +1,1 @@
+"""The frameworks' own advantages and gradients against ours, on random ragged batches."""
