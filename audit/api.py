@@ -12,7 +12,7 @@ from audit.analyses.summary import Summary, summarise
 from audit.facts.chosen import chosen_objective
 from audit.facts.declared import read_objective
 from audit.facts.rows import RunRows
-from audit.facts.weigh import write_weights
+from audit.facts.weigh import Written, write_weights
 from audit.importers import open_run
 from audit.logs import Run
 from audit.objectives.objective import Objective
@@ -43,8 +43,8 @@ def length_bias(run: RunLike, objective: ObjectiveLike = None) -> _length.Length
     return _length.length_bias(rows, chosen, notes)
 
 
-def weights(run: RunLike, out: str | Path, objective: ObjectiveLike = None) -> int:
-    """Write the effective weight of every token to a Parquet file; returns the number of rows."""
+def weights(run: RunLike, out: str | Path, objective: ObjectiveLike = None) -> Written:
+    """Write the effective weight of every token to a Parquet file; returns what it holds."""
     rows = RunRows.read(_opened(run))
     chosen, _ = chosen_objective(rows, _read(objective))
     return write_weights(rows, chosen, Path(out))

@@ -35,6 +35,8 @@ class Coalitions:
     """Σ w_S² per prompt, shape (P, 2^k)."""
     responses: int
     tokens: int
+    left_out: int
+    """Responses whose weights are not finite under some hybrid, and that count nowhere."""
 
     @property
     def sums(self) -> np.ndarray:
@@ -67,9 +69,16 @@ def coalition_sums(rows: RunRows, a: Objective, b: Objective, parts: tuple[str, 
             products[first:stop, mask] = tokens.layout.sum(weight * base).numpy()
             products[first:stop, len(objectives) + mask] = tokens.layout.sum(weight.square()).numpy()
         first, tokens_seen = stop, tokens_seen + int(tokens.mask.sum())
-    sums = cluster_sums(products, rows.prompt)
+    finite = np.asarray(np.isfinite(products).all(axis=1))
+    sums = cluster_sums(np.where(finite[:, None], products, 0.0), rows.prompt)
+    left_out = int((~finite).sum())
     return Coalitions(
-        parts, sums[:, : len(objectives)], sums[:, len(objectives) :], rows.num_rows, tokens_seen
+        parts=parts,
+        dots=sums[:, : len(objectives)],
+        squares=sums[:, len(objectives) :],
+        responses=rows.num_rows - left_out,
+        tokens=tokens_seen,
+        left_out=left_out,
     )
 
 

@@ -105,9 +105,14 @@ def _compare(rows: RunRows, a: Objective, b: Objective) -> Comparison:
     parts = differing_parts(a, b)
     ids = rows.table["prompt_id"].to_pylist()
     prompts = [ids[first] for first in np.unique(rows.prompt, return_index=True)[1]]
+    coalitions = coalition_sums(rows, a, b, parts) if parts else None
+    if coalitions is not None and coalitions.left_out:
+        not_compared.append(
+            f"{coalitions.left_out} responses of {rows.run.run_id}: rewards or log-probs are not finite"
+        )
     return Comparison(
         run_id=rows.run.run_id,
-        coalitions=coalition_sums(rows, a, b, parts) if parts else None,
+        coalitions=coalitions,
         changes=describe_changes(a, b),
         not_compared=not_compared,
         prompts=prompts,

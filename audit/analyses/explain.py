@@ -86,7 +86,9 @@ def explain(a: Run, b: Run) -> Explanation:
     objective_a = _best_known(declared_a, inferred_a, declared_b)
     objective_b = _best_known(declared_b, inferred_b, declared_a)
 
-    skipped: list[str] = []
+    skipped = [
+        f"{run.run_id}: {s.path.name} was left out ({s.reason})" for run in (a, b) for s in run.skipped
+    ]
     effects: list[ObjectiveEffect] = []
     if objective_a is None or objective_b is None:
         lacking = [run.run_id for run, known in ((a, objective_a), (b, objective_b)) if known is None]

@@ -21,14 +21,15 @@ class Groups(msgspec.Struct, frozen=True):
 
     @property
     def typical_size(self) -> int:
-        """The most frequent group size."""
-        return int(np.bincount(self.size).argmax()) if len(self.size) else 0
+        """The most frequent size of the groups that have any scorable response; 0 where none has."""
+        sizes = self.size[self.size > 0]
+        return int(np.bincount(sizes).argmax()) if len(sizes) else 0
 
 
 def groups_of(rows: RunRows) -> Groups:
     """Group the responses of a run by (group_id, epoch); inner epochs repeat a group and count it again."""
     reward = rows.numpy("reward")
-    used = ~rows.greedy & np.isfinite(reward)
+    used = ~rows.greedy & rows.grouped & np.isfinite(reward)
     count = int(rows.sample.max(initial=-1)) + 1
     code = rows.sample[used]
     high, low = np.full(count, -np.inf), np.full(count, np.inf)

@@ -12,7 +12,7 @@ from audit.errors import AuditError, MissingColumn
 from audit.facts.declared import with_budget
 from audit.facts.rows import RunRows
 from audit.facts.weigh import coefficients_of, weigh
-from audit.objectives.catalogue import CATALOGUE
+from audit.objectives.catalogue import CATALOGUE, CORE
 from audit.objectives.needs import reduced
 from audit.objectives.objective import Objective
 from audit.stats import Estimate, bootstrap, cluster_sums, estimate, ratio_of_sums
@@ -83,7 +83,7 @@ def length_bias(rows: RunRows, objective: Objective, notes: Sequence[str] = ()) 
         raise MissingColumn.needed_for(
             "token_ids", "length bias", rows.run.columns, hint="Or length, in tokens."
         )
-    doubts = list(notes)
+    doubts = [*notes, *(f"{skip.path.name} was left out: {skip.reason}" for skip in rows.run.skipped)]
     own, doubt = _fit(rows, objective)
     doubts += doubt
     side, how = correctness(rows)
@@ -100,7 +100,7 @@ def length_bias(rows: RunRows, objective: Objective, notes: Sequence[str] = ()) 
         slope=slope,
         pressure=pressure,
         drift=drift,
-        per_objective=[_under(rows, name, side) for name in CATALOGUE],
+        per_objective=[_under(rows, name, side) for name in CORE],
         verdict=_verdict(slope, pressure, drift),
         doubts=doubts,
     )

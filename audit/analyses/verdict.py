@@ -125,7 +125,7 @@ def _text(
     moved = _moved(outcomes)
     if not causes:
         same = ""
-        if whole is not None and not _turns(whole):
+        if whole is not None and whole.distance.value is not None and not _turns(whole):
             same = " The objectives differ, but on these rollouts they give every token the same weight."
         if skipped:
             found = "No cause found in what these logs can show"

@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from audit.cli.options import AsJson, RunPath, emit_json, require_place
-from audit.errors import AuditError
+from audit.cli.options import AsJson, RunPath, emit_json
+
+ENDINGS = (".html", ".md", ".json")
 
 
 def register(app: typer.Typer) -> None:
@@ -31,13 +32,13 @@ def explain(
     from audit.analyses.explain import explain as explain_runs
     from audit.cli.progress import working
     from audit.importers import open_run
+    from audit.logs.output import check_output
 
     if out is not None:
-        if out.suffix.lower() not in (".html", ".md", ".json"):
-            msg = f"{out}: a report ends in .html, .md or .json."
-            raise AuditError(msg)
-        require_place(out)
+        check_output(out, ENDINGS)
     a, b = open_run(run_a), open_run(run_b)
+    if out is not None:
+        check_output(out, ENDINGS, (file.path for run in (a, b) for file in run.files))
     with working(f"explaining {a.run_id} against {b.run_id}"):
         explanation = explain_runs(a, b)
     if out is not None:

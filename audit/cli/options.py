@@ -49,21 +49,6 @@ def emit_json(value: Any) -> None:
     typer.echo(as_json(value), nl=False)
 
 
-def require_place(out: Path) -> None:
-    """Refuse a place where no file can be written, before any work is done.
-
-    Raises
-    ------
-    AuditError
-    """
-    if out.is_dir():
-        msg = f"{out}: is a directory."
-        raise AuditError(msg)
-    if not out.parent.is_dir():
-        msg = f"{out.parent}: no such directory."
-        raise AuditError(msg)
-
-
 def load_objective(text: str, changes: list[str] | None = None) -> Objective:
     """Read ``--objective`` and apply ``--set``.
 
@@ -75,15 +60,22 @@ def load_objective(text: str, changes: list[str] | None = None) -> Objective:
 
     path = Path(text)
     if path.suffix == ".json" or path.is_file():
+        if path.exists() and not path.is_file():
+            msg = f"{path}: is not a regular file."
+            raise BadObjective(msg)
         try:
-            declaration = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+            declaration = json.loads(path.read_text(encoding="utf-8-sig"))
+        except (OSError, ValueError, RecursionError) as error:
             msg = f"{path}: not a readable objective file: {error}."
             raise BadObjective(msg) from None
         if not isinstance(declaration, (str, dict)):
             msg = f"{path}: an objective file holds an object of fields, or a catalogue name."
             raise BadObjective(msg)
-        objective = read_objective(declaration)
+        try:
+            objective = read_objective(declaration)
+        except AuditError as error:
+            msg = f"{path}: {error}"
+            raise BadObjective(msg) from None
     else:
         objective = read_objective(text)
     return change_objective(objective, changes)
@@ -101,7 +93,7 @@ def change_objective(objective: Objective, changes: list[str] | None) -> Objecti
             raise BadObjective(msg)
         try:
             value = json.loads(text)
-        except json.JSONDecodeError:
+        except (ValueError, RecursionError):
             value = text
         *parents, leaf = path.strip().split(".")
         inner = fields
@@ -110,7 +102,7 @@ def change_objective(objective: Objective, changes: list[str] | None) -> Objecti
                 inner[parent] = {}
             inner = inner[parent]
         inner[leaf] = value
-    return from_dict(fields, where="--set" if changes else "objective")
+    return from_dict(fields, where=f"--set {' '.join(changes)}" if changes else "objective")
 
 
 def objective_for(rows: RunRows, text: str | None, changes: list[str] | None) -> tuple[Objective, list[str]]:

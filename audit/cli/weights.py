@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from audit.cli.options import ObjectiveOption, RunPath, SetOption, objective_for, require_place
+from audit.cli.options import ObjectiveOption, RunPath, SetOption, objective_for
 
 
 def register(app: typer.Typer) -> None:
@@ -29,15 +29,25 @@ def weights(
     from audit.facts.rows import RunRows
     from audit.facts.weigh import write_weights
     from audit.importers import open_run
+    from audit.logs.output import check_output
 
-    require_place(out)
+    check_output(out, (".parquet",))
     run = open_run(path)
+    check_output(out, (".parquet",), (file.path for file in run.files))
     with working(f"weighing the tokens of {run.run_id}"):
         rows = RunRows.read(run)
         chosen, notes = objective_for(rows, objective, changes)
         written = write_weights(rows, chosen, out)
+    notes += [f"file left out: {skip.path}: {skip.reason}" for skip in run.skipped]
+    if written.not_finite:
+        notes.append(
+            f"{written.not_finite} of {written.rows} responses have weights that are not finite, since "
+            "rewards, advantages or log-probs are not (rlaudit check names them)."
+        )
     for note in notes:
         typer.echo(f"note: {note}", err=True)
     source = "the log" if chosen.baseline.kind == "logged" else "the rewards"
     tokens = 0 if rows.facts is None else int(rows.facts.tokens.sum())
-    typer.echo(f"{out}: {written} rows, {tokens} tokens, objective {chosen.name}, advantages from {source}.")
+    typer.echo(
+        f"{out}: {written.rows} rows, {tokens} tokens, objective {chosen.name}, advantages from {source}."
+    )

@@ -16,6 +16,9 @@ from audit.objectives.objective import PARTS, Objective, from_dict
 
 _BUDGETS = ("max_completion_length", "max_new_tokens", "max_tokens", "response_length", "max_response_length")
 
+_UNBOUNDED = 2**40
+"""No response has as many tokens: a budget beyond it means that there is none."""
+
 
 class DeclaredObjective(NamedTuple):
     """The declared objective of a run, and where it came from."""
@@ -100,7 +103,7 @@ def generation_budget(run: Run) -> float | None:
     for place in (run.manifest.sampling, run.manifest.config):
         for key in _BUDGETS:
             value = (place or {}).get(key)
-            if isinstance(value, (int, float)) and value > 0:
+            if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < _UNBOUNDED:
                 return float(value)
     return None
 

@@ -11,9 +11,11 @@ import pyarrow.compute as pc
 import torch
 from torch import Tensor
 
+from audit.errors import BadLog, MissingColumn
 from audit.facts.token_facts import TokenFacts, token_facts
 from audit.logs import Run
 from audit.objectives.batch import Responses
+from audit.objectives.needs import needs_groups
 from audit.objectives.objective import Objective, RewardKL
 
 _COLUMNS = (
@@ -54,7 +56,17 @@ class RunRows:
 
     @cached_property
     def step(self) -> np.ndarray:
-        """int64, shape (R,)."""
+        """int64, shape (R,).
+
+        Raises
+        ------
+        BadLog
+            It is null somewhere: nothing that goes by steps or updates can be said of such a log.
+        """
+        empty = self.table["step"].null_count
+        if empty:
+            msg = f"{self.run.path}: step is null in {empty} of {self.num_rows} rows; every row needs one."
+            raise BadLog(msg)
         return np.asarray(self.table["step"].to_numpy(), dtype=np.int64)
 
     @cached_property
@@ -69,21 +81,27 @@ class RunRows:
 
     @cached_property
     def sample(self) -> np.ndarray:
-        """Dense code of (group_id, epoch), int64, shape (R,): the group whose statistics a row enters."""
-        return dense(_codes(self.table["group_id"]), self.epoch)
+        """Dense code of (group_id, epoch), int64, shape (R,): the group whose statistics a row enters.
+
+        A row without group_id is a group of its own.
+        """
+        return dense(_codes_or(self.table["group_id"], np.arange(self.num_rows)), self.epoch)
+
+    @cached_property
+    def grouped(self) -> np.ndarray:
+        """bool, shape (R,): the row has a group_id."""
+        return ~np.asarray(self.table["group_id"].is_null().to_numpy(), dtype=bool)
 
     @cached_property
     def update(self) -> np.ndarray:
         """Dense code of the optimiser step, int64, shape (R,)."""
-        if self.has("update"):
-            return dense(_codes(self.table["update"]))
-        return dense(self.step, self.epoch)
+        return dense(_codes_or(self.table["update"], dense(self.step, self.epoch)))
 
     @cached_property
     def length(self) -> np.ndarray:
         """Response length in tokens, float64, shape (R,); NaN where unknown."""
         if self.facts is not None:
-            return self.facts.tokens.to(torch.float64).numpy()
+            return np.where(self.facts.logged.numpy(), self.facts.tokens.to(torch.float64).numpy(), np.nan)
         return self.numpy("length") if self.has("length") else np.full(self.num_rows, np.nan)
 
     @cached_property
@@ -102,7 +120,19 @@ class RunRows:
         return self.numpy("advantage") if self.has("advantage") else None
 
     def responses(self, objective: Objective) -> Responses:
-        """Build what :func:`audit.objectives.weights.row_coefficients` needs."""
+        """Build what :func:`audit.objectives.coefficients.row_coefficients` needs.
+
+        Raises
+        ------
+        MissingColumn, BadLog
+            The objective compares the responses of a group, and rows have no group_id.
+        """
+        if needs_groups(objective) and not self.grouped.all():
+            if not self.grouped.any():
+                raise MissingColumn.needed_for("group_id", f"objective '{objective.name}'")
+            bare = int((~self.grouped).sum())
+            msg = f"{self.run.path}: group_id is null in {bare} of {self.num_rows} rows; they have no group."
+            raise BadLog(msg)
         facts = self.facts
         size = torch.from_numpy(np.nan_to_num(self.length).astype(np.int64))
         return Responses(
@@ -128,12 +158,10 @@ class RunRows:
         return None if self.logged_advantage is None else torch.from_numpy(self.logged_advantage)
 
     def _generation_batch(self) -> np.ndarray:
-        if not self.has("generation_batch"):
-            return self.update
-        return dense(_codes(self.table["generation_batch"]), self.epoch)
+        return dense(_codes_or(self.table["generation_batch"], self.update), self.epoch)
 
     def _micro_batch(self) -> Tensor | None:
-        if not self.has("micro_batch"):
+        if self.table["micro_batch"].null_count:
             return None
         return torch.from_numpy(dense(self.update, _codes(self.table["micro_batch"])))
 
@@ -183,6 +211,13 @@ def dense(*codes: np.ndarray) -> np.ndarray:
         combined = combined * (int(inner.max(initial=0)) + 1) + inner
         _, combined = np.unique(combined, return_inverse=True)
     return combined.astype(np.int64)
+
+
+def _codes_or(column: pa.ChunkedArray, instead: np.ndarray) -> np.ndarray:
+    """Code of each value, and of ``instead`` where it is null: the two never share a code."""
+    null = np.asarray(column.is_null().to_numpy(), dtype=bool)
+    codes = _codes(column)
+    return np.where(null, int(codes.max(initial=0)) + 1 + instead, codes)
 
 
 def _codes(column: pa.ChunkedArray) -> np.ndarray:

@@ -19,6 +19,8 @@ class TokenFacts:
 
     tokens: Tensor
     """Tokens of the response, masked ones included, int64."""
+    logged: Tensor
+    """bool; False where the number of tokens is not known."""
     loss_tokens: Tensor
     """Tokens that take loss, int64."""
     log_ratio: Tensor
@@ -77,6 +79,7 @@ def _facts(tokens: Tokens) -> TokenFacts:
     theta, old, ref, sampler = tokens.logp_theta, tokens.logp_old, tokens.logp_ref, tokens.logp_sampler
     return TokenFacts(
         tokens=layout.lengths,
+        logged=torch.ones(layout.num_rows, dtype=torch.bool) if tokens.logged is None else tokens.logged,
         loss_tokens=layout.sum(tokens.mask.to(torch.int64)),
         log_ratio=total(theta, old, "sum"),
         log_ratio_max=total(theta, old, "max"),

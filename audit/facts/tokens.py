@@ -37,7 +37,8 @@ def token_batches(run: Run, *, max_tokens: int = 1_000_000) -> Iterator[Tokens]:
         raise MissingColumn.needed_for(
             "token_ids", "token weights", run.columns, hint="Or length, in tokens."
         )
-    columns = [*present, "length"] if "length" in run.columns else present
+    in_tokens = "length" in run.columns and run.manifest.length_unit == "tokens"
+    columns = [*present, "length"] if in_tokens else present
     first = 0
     for batch in run.batches(columns, max_tokens=max_tokens):
         yield to_tokens(batch, present, first_row=first)
@@ -47,24 +48,25 @@ def token_batches(run: Run, *, max_tokens: int = 1_000_000) -> Iterator[Tokens]:
 def to_tokens(batch: pa.RecordBatch, present: list[str], *, first_row: int = 0) -> Tokens:
     """Build token tensors, float64, from the list columns ``present`` of one batch of R rows.
 
-    A response whose list is null in one column (not logged) has NaN there, so nothing is invented.
+    A response whose list is null in one column (not logged) has NaN there, so nothing is invented; one
+    without any list has as many such tokens as its ``length`` says, and none where that is null too.
     """
-    lengths = _row_lengths(batch, present, first_row)
-    layout = Layout.from_lengths(torch.from_numpy(lengths))
+    given = row_lengths(batch, present, first_row)
+    lengths = np.maximum(given, 0)
+    layout = Layout.from_lengths(torch.from_numpy(np.array(lengths)))
     columns = {name: _values(batch[name], lengths) for name in present if name in VALUES}
     if "loss_mask" in present:
         mask = _mask(batch["loss_mask"], lengths)
     else:
         mask = torch.ones(layout.num_values, dtype=torch.bool)
-    return Tokens(layout=layout, mask=mask, **columns)
+    return Tokens(layout=layout, mask=mask, logged=torch.from_numpy(given >= 0), **columns)
 
 
-def _row_lengths(batch: pa.RecordBatch, present: list[str], first_row: int) -> np.ndarray:
-    names = present or ["length"]
+def row_lengths(batch: pa.RecordBatch, present: list[str], first_row: int) -> np.ndarray:
+    """Tokens of each response by its token lists, else by its length; -1 where neither is logged."""
     found: np.ndarray | None = None
-    for name in names:
-        column = batch[name]
-        size = column if name == "length" else pc.list_value_length(column)
+    for name in present:
+        size = pc.list_value_length(batch[name])
         known = np.asarray(pc.fill_null(size, -1).to_numpy(zero_copy_only=False), dtype=np.int64)
         if found is None:
             found = known
@@ -78,8 +80,11 @@ def _row_lengths(batch: pa.RecordBatch, present: list[str], first_row: int) -> n
             )
             raise BadLog(msg)
         found = np.where(found < 0, known, found)
+    if "length" in batch.schema.names:
+        length = np.asarray(pc.fill_null(batch["length"], -1).to_numpy(zero_copy_only=False), dtype=np.int64)
+        found = length if found is None else np.where(found < 0, length, found)
     assert found is not None
-    return np.asarray(np.maximum(found, 0))
+    return np.asarray(found)
 
 
 def _values(column: pa.Array, lengths: np.ndarray) -> Tensor:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +16,7 @@ import torch
 
 from audit.facts.rows import RunRows
 from audit.facts.tokens import token_batches
+from audit.logs.output import check_output
 from audit.objectives.batch import Tokens
 from audit.objectives.coefficients import Coefficients, needs_token_pass, row_coefficients, token_pass
 from audit.objectives.objective import Baseline, Objective, Scale
@@ -81,11 +83,25 @@ def weigh(
         first += tokens.layout.num_rows
 
 
-def write_weights(rows: RunRows, objective: Objective, out: Path) -> int:
+class Written(NamedTuple):
+    """What a weights table holds."""
+
+    rows: int
+    not_finite: int
+    """Responses with a weight that is NaN or infinite."""
+
+
+def write_weights(rows: RunRows, objective: Objective, out: Path) -> Written:
     """Write one row per schema row: its key columns, ``advantage``, ``weight`` and ``zeroed`` lists.
 
-    The file appears whole or not at all. Returns the number of rows.
+    The file appears whole or not at all.
+
+    Raises
+    ------
+    AuditError
+        The place is inside a log, or no file can be written there.
     """
+    check_output(out, (".parquet",), (file.path for file in rows.run.files))
     keys = rows.table.select(["step", "epoch", "update", "micro_batch", "group_id", "sample_index"])
     schema = pa.schema(
         [
@@ -95,10 +111,13 @@ def write_weights(rows: RunRows, objective: Objective, out: Path) -> int:
             pa.field("zeroed", pa.list_(pa.bool_())),
         ]
     )
-    unfinished = out.with_name(f".{out.name}.{os.getpid()}.tmp")
+    not_finite = 0
+    unfinished = out.with_name(f".{out.stem[:100]}.{os.getpid()}.tmp")
     try:
         with pq.ParquetWriter(unfinished, schema, compression="zstd") as writer:
             for batch in weigh(rows, objective):
+                bad = (~batch.weights.weight.isfinite()).to(torch.int64)
+                not_finite += int((batch.tokens.layout.sum(bad) > 0).sum())
                 count = batch.tokens.layout.num_rows
                 part = keys.slice(batch.first, count)
                 for name, values in _columns(batch).items():
@@ -107,7 +126,7 @@ def write_weights(rows: RunRows, objective: Objective, out: Path) -> int:
         os.replace(unfinished, out)
     finally:
         unfinished.unlink(missing_ok=True)
-    return rows.num_rows
+    return Written(rows.num_rows, not_finite)
 
 
 def _columns(batch: WeighedBatch) -> dict[str, pa.Array]:

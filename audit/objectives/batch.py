@@ -91,6 +91,8 @@ class Tokens:
     token_advantage: Tensor | None = None
     value: Tensor | None = None
     """Critic values."""
+    logged: Tensor | None = None
+    """bool, shape (R,); False where neither token lists nor a length of the response were logged."""
     entropy: Tensor | None = None
     """Entropy of the policy at the token, nats."""
 

@@ -32,7 +32,7 @@ def needs(objective: Objective) -> dict[str, str]:
     if objective.ratio.denominator != "theta":
         wanted |= {"logp_theta": "ratio", f"logp_{objective.ratio.denominator}": "ratio"}
     for correction in objective.ratio.corrections:
-        wanted |= {f"logp_{correction.numerator}": "ratio", "logp_sampler": "ratio"}
+        wanted |= {f"logp_{correction.numerator}": "ratio", f"logp_{correction.against}": "ratio"}
     if objective.aggregation.scope == "micro_batch":
         wanted["micro_batch"] = "aggregation"
     if objective.filter.top_entropy < 1.0:
@@ -48,6 +48,17 @@ def needs(objective: Objective) -> dict[str, str]:
     if objective.shaping.weights is not None:
         wanted["reward_components"] = "shaping"
     return wanted
+
+
+def needs_groups(objective: Objective) -> bool:
+    """Whether the objective compares a response with the others of its group."""
+    return (
+        objective.baseline.kind not in ("none", "batch_mean", "logged", "gae")
+        or objective.scale.kind
+        in ("group_std", "leave_one_out_std", "group_mean", "alive_share", "pass_at_k_std")
+        or objective.filter.dynamic_sampling
+        or objective.aggregation.kind == "prompt-mean-token-mean"
+    )
 
 
 def reduced(objective: Objective, columns: Set[str]) -> tuple[Objective, list[Reduction]]:

@@ -6,6 +6,7 @@ Two objectives are compared field by field, and the effect of a field is found b
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -108,6 +109,7 @@ def from_dict(fields: dict[str, Any], *, where: str = "objective") -> Objective:
         msg = f"{where}: {error}{_hint(str(error))}"
         raise BadObjective(msg) from None
     problems = [problem for part in _walk(objective) for problem in part.problems()]
+    problems += [f"{path} must be a finite number" for path in _not_finite(fields)]
     if problems:
         msg = f"{where}: {'; '.join(problems)}."
         raise BadObjective(msg)
@@ -145,6 +147,17 @@ def _set(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _set(inner) for key, inner in value.items() if inner not in (None, False, [], {})}
     return value
+
+
+def _not_finite(value: Any, path: str = "") -> Iterator[str]:
+    if isinstance(value, float) and not math.isfinite(value):
+        yield path.lstrip(".")
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _not_finite(inner, f"{path}.{key}")
+    elif isinstance(value, (list, tuple)):
+        for place, inner in enumerate(value):
+            yield from _not_finite(inner, f"{path}[{place}]")
 
 
 def _walk(part: Part) -> Iterator[Part]:

@@ -10,6 +10,7 @@ from typing import Any
 from audit.analyses.explain import Explanation
 from audit.analyses.verdict import SMALL_SCALE, SMALL_SHARE
 from audit.errors import AuditError
+from audit.logs.output import check_output
 from audit.report import charts_svg, consequences, words
 from audit.report import format as fmt
 from audit.report.as_json import as_json
@@ -28,12 +29,8 @@ def write_report(explanation: Explanation, path: str | Path) -> None:
     """
     path = Path(path)
     make = {".html": as_html, ".md": as_markdown, ".json": as_json}.get(path.suffix.lower())
-    if make is None:
-        msg = f"{path}: a report ends in .html, .md or .json."
-        raise AuditError(msg)
-    if not path.parent.is_dir() or path.is_dir():
-        msg = f"{path}: is a directory." if path.is_dir() else f"{path.parent}: no such directory."
-        raise AuditError(msg)
+    check_output(path, (".html", ".md", ".json"))
+    assert make is not None
     _write(path, make(explanation))
 
 
@@ -99,7 +96,7 @@ def _parameters() -> list[tuple[str, str]]:
 
 
 def _write(path: Path, text: str) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = path.with_name(f".{path.stem[:100]}.{os.getpid()}.tmp")
     try:
         with temporary.open("w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
             file.write(text)

@@ -92,7 +92,11 @@ def test_a_wrong_change_names_the_field(rlaudit, change, said) -> None:
 
 @pytest.mark.parametrize(
     ("name", "said"),
-    [("r.pdf", "ends in .html, .md or .json"), ("r", "ends in .html"), ("gone/r.html", "no such directory")],
+    [
+        ("r.pdf", "must end in .html or .md or .json"),
+        ("r", "must end in .html"),
+        ("gone/r.html", "no such directory"),
+    ],
 )
 def test_a_report_in_an_impossible_place_is_refused_before_any_work(rlaudit, tmp_path, name, said) -> None:
     refused(rlaudit("explain", "no/run", "no/run", "-o", tmp_path / name), said)
@@ -101,6 +105,7 @@ def test_a_report_in_an_impossible_place_is_refused_before_any_work(rlaudit, tmp
 def test_weights_in_an_impossible_place_are_refused(rlaudit, runs, tmp_path) -> None:
     refused(rlaudit("weights", runs / "grpo-1", "-o", tmp_path), "is a directory")
     refused(rlaudit("weights", runs / "grpo-1", "-o", tmp_path / "gone" / "w.parquet"), "no such directory")
+    refused(rlaudit("weights", runs / "grpo-1", "-o", tmp_path / "w.json"), "must end in .parquet")
 
 
 def test_length_without_a_declared_objective_says_what_to_give(rlaudit, runs) -> None:

@@ -41,7 +41,7 @@ def grpo_by_hand(rows: list[dict]) -> list[list[float]]:
 def test_the_written_table_is_grpo_by_hand(tmp_path) -> None:
     data = rollouts(steps=3)
     rows = RunRows.read(write(tmp_path / "run", data, "grpo"))
-    assert write_weights(rows, named("grpo"), tmp_path / "w.parquet") == len(data)
+    assert write_weights(rows, named("grpo"), tmp_path / "w.parquet") == (len(data), 0)
     table = pq.read_table(tmp_path / "w.parquet")
     assert table.column_names[:6] == ["step", "epoch", "update", "micro_batch", "group_id", "sample_index"]
     assert [str(t) for t in table.schema.types[6:]] == [
