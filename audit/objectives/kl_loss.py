@@ -30,7 +30,7 @@ def kl_gradient(tokens: Tokens, nu: Tensor, ratio: Tensor, objective: Objective)
     Notes
     -----
     h: ``pathwise`` k'(d); ``ratio`` rho (k' + k), with the ratio's own reach over the response;
-    ``unit_ratio`` k' + k; ``straight_through`` min(rho, cap) d, or d.
+    ``unit_ratio`` k' + k, 0 where a clamp holds; ``straight_through`` min(rho, cap) d, or d.
     TRL 1.16 ``use_bias_correction_kl``; NeMo-RL loss_functions.py; verl 0.9.1 ``kl_penalty`` with ``+``;
     OpenRLHF 0.11.2 ``unbiased_gradient``.
     """
@@ -40,16 +40,18 @@ def kl_gradient(tokens: Tokens, nu: Tensor, ratio: Tensor, objective: Objective)
     column, other = _other_policy(tokens, kl)
     if tokens.logp_theta is None or other is None:
         missing = column if other is None else "logp_theta"
-        raise MissingColumn.needed_for(missing, f"KL in the loss ({objective.name})")
+        hint = "Or leave the KL out: --set kl.loss=null."
+        raise MissingColumn.needed_for(missing, f"KL in the loss ({objective.name})", hint=hint)
     difference = tokens.unmasked(tokens.logp_theta - other)
-    value, slope = _clamped(difference, kl)
+    value, slope, inside = _clamped(difference, kl)
     if kl.gradient == "straight_through":
         weight = 1.0 if kl.ratio_cap is None else ratio.clamp(max=kl.ratio_cap)
         pull = nu * weight * difference
     elif kl.gradient == "pathwise":
         pull = nu * slope
     elif kl.gradient == "unit_ratio":
-        pull = nu * _sum(value, slope, difference, kl)
+        # The clamps detach the ratio too, so that nothing is left of a clamped token.
+        pull = nu * _sum(value, slope, difference, kl).masked_fill(~inside, 0.0)
     elif objective.ratio.level == "token":
         pull = nu * ratio * _sum(value, slope, difference, kl)
     elif objective.ratio.level == "sequence_token":
@@ -72,8 +74,8 @@ def _other_policy(tokens: Tokens, kl: LossKL) -> tuple[str, Tensor | None]:
     return "logp_sampler", tokens.logp_sampler
 
 
-def _clamped(difference: Tensor, kl: LossKL) -> tuple[Tensor, Tensor]:
-    """Value of k and its slope, with the clamps of ``kl``."""
+def _clamped(difference: Tensor, kl: LossKL) -> tuple[Tensor, Tensor, Tensor]:
+    """Value of k and its slope, with the clamps of ``kl``, and which tokens no clamp holds."""
     inside = torch.ones_like(difference, dtype=torch.bool)
     bounded = difference
     if kl.input_clamp is not None:
@@ -83,7 +85,7 @@ def _clamped(difference: Tensor, kl: LossKL) -> tuple[Tensor, Tensor]:
     if kl.output_clamp is not None:
         inside = inside & (value.abs() <= kl.output_clamp)
         value = value.clamp(-kl.output_clamp, kl.output_clamp)
-    return value, kl_slope(bounded, kl.estimator).masked_fill(~inside, 0.0)
+    return value, kl_slope(bounded, kl.estimator).masked_fill(~inside, 0.0), inside
 
 
 def _sum(value: Tensor, slope: Tensor, difference: Tensor, kl: LossKL) -> Tensor:

@@ -145,3 +145,12 @@ def test_a_coefficient_of_zero_needs_no_reference() -> None:
     off = KL(loss=LossKL(coefficient=0.0), reward=RewardKL(coefficient=0.0))
     plain = effective_weights(tokens, responses, Objective())
     assert torch.equal(effective_weights(tokens, responses, Objective(kl=off)).weight, plain.weight)
+
+
+def test_a_clamp_leaves_nothing_of_a_k_whose_ratio_is_one() -> None:
+    theta = (-1.0, -1.0, -1.0)
+    row = Row(0.0, mask=(True,) * 3, theta=theta, old=theta, ref=(-1.5, -4.0, -0.1), sampler=theta)
+    kl = LossKL(coefficient=1.0, gradient="unit_ratio", input_clamp=2.0, output_clamp=0.5)
+    objective = Objective(aggregation=Aggregation(kind="token-sum"), kl=KL(loss=kl))
+    weight = effective_weights(tokens_of([row]), responses_of([row]), objective).weight.tolist()
+    assert weight == pytest.approx([-0.5, 0.0, 0.0], abs=1e-14)
