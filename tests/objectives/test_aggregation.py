@@ -131,8 +131,9 @@ def test_no_responses_no_weights(name: str) -> None:
     objective = named(name)
     if name == "dr_grpo":
         objective = objective.replace(aggregation=Aggregation(kind="token-sum-norm", constant=1.0))
-    if name == "remax":
-        with pytest.raises(MissingColumn, match="'is_greedy'"):
+    lacking = {"remax": "'is_greedy'", "ppo_gae": "'value'", "gdpo": "'reward_components"}
+    if name in lacking:
+        with pytest.raises(MissingColumn, match=lacking[name]):
             effective_weights(tokens_of([]), responses_of([]), objective)
         return
     assert effective_weights(tokens_of([]), responses_of([]), objective).weight.shape == (0,)
