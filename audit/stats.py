@@ -14,6 +14,8 @@ import numpy as np
 
 RESAMPLES = 1999
 LEVEL = 0.95
+ROUNDING = 1e-12
+"""An interval that lies within this of 0 is what float64 leaves of an exact 0."""
 
 
 class Estimate(msgspec.Struct, frozen=True):
@@ -62,7 +64,9 @@ def bootstrap(
     Notes
     -----
     Clusters are drawn with replacement, C of C, :data:`RESAMPLES` times (Efron & Tibshirani 1993, ch. 13).
-    Resamples on which the statistic is undefined are left out.
+    The percentiles are those of the expanded interval (Hesterberg 2015, "What teachers should know about the
+    bootstrap", sec. 5.1): with few clusters plain percentiles are too narrow, and a t quantile and the factor
+    sqrt(C / (C - 1)) widen them. Resamples on which the statistic is undefined are left out.
     """
     value = statistic(sums.sum(axis=0))
     clusters = len(sums)
@@ -72,13 +76,21 @@ def bootstrap(
     rng = np.random.default_rng(seed)
     counts = rng.multinomial(clusters, np.full(clusters, 1.0 / clusters), size=RESAMPLES)
     replicates = statistic(counts @ sums)
-    tail = (1.0 - LEVEL) / 2
+    tail = _expanded_tail(clusters)
     defined = np.where(np.isfinite(replicates), replicates, np.nan)
     low, high = np.full_like(value, np.nan), np.full_like(value, np.nan)
     some = np.isfinite(defined).any(axis=0)
     if some.any():
         low[some], high[some] = np.nanquantile(defined[:, some], [tail, 1.0 - tail], axis=0)
     return value, low, high
+
+
+def _expanded_tail(clusters: int) -> float:
+    """Probability to cut off on each side."""
+    from scipy.special import ndtr, stdtrit
+
+    reach = stdtrit(clusters - 1, (1.0 + LEVEL) / 2) * np.sqrt(clusters / (clusters - 1))
+    return float(ndtr(-reach))
 
 
 def ratio_of_sums(numerator: np.ndarray, denominator: np.ndarray, cluster: np.ndarray, n: int) -> Estimate:
@@ -97,6 +109,8 @@ def mean(values: np.ndarray, cluster: np.ndarray) -> Estimate:
 def estimate(interval: tuple[np.ndarray, np.ndarray, np.ndarray], n: int, at: int = 0) -> Estimate:
     """Wrap one entry of a :func:`bootstrap` result; NaN and inf become None."""
     value, low, high = (float(bound[at]) if np.isfinite(bound[at]) else None for bound in interval)
+    if value is not None and all(abs(bound or 0.0) < ROUNDING for bound in (value, low, high)):
+        value, low, high = 0.0, *(None if bound is None else 0.0 for bound in (low, high))
     return Estimate(value=value, low=low, high=high, n=n)
 
 

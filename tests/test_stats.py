@@ -71,3 +71,18 @@ def test_excludes_is_strict_about_both_ends() -> None:
     assert Estimate(-1.0, -1.5, -0.5, 9).excludes(0.0)
     assert not Estimate(1.0, 0.0, 2.0, 9).excludes(0.0)
     assert not Estimate(1.0, None, None, 1).excludes(0.0)
+
+
+def test_few_clusters_do_not_make_the_interval_too_narrow() -> None:
+    rng = np.random.default_rng(11)
+    hits = 0
+    for _ in range(300):
+        cluster = np.repeat(np.arange(6), 8)
+        e = mean(rng.normal(0.0, 1.0, 6)[cluster] + rng.normal(0.0, 0.5, 48), cluster)
+        hits += e.low <= 0.0 <= e.high
+    assert 0.90 <= hits / 300 <= 0.99
+
+
+def test_what_rounding_leaves_of_zero_is_zero() -> None:
+    e = mean(np.array([1e-16, 3e-16, 2e-16]), np.array([0, 1, 2]))
+    assert (e.value, e.low, e.high) == (0.0, 0.0, 0.0)

@@ -116,7 +116,7 @@ def _groups(rows: RunRows, declared: Objective | None) -> list[Problem]:
         return []
     groups = groups_of(rows)
     problems = []
-    alone = int((groups.size == 1).sum())
+    total, alone = int((groups.size > 0).sum()), int((groups.size == 1).sum())
     grouped = declared is None or declared.baseline.kind in ("group_mean", "leave_one_out")
     if alone and grouped:
         reward, advantage = rows.numpy("reward"), rows.logged_advantage
@@ -124,7 +124,7 @@ def _groups(rows: RunRows, declared: Objective | None) -> list[Problem]:
             advantage[groups.size[rows.sample] == 1], reward[groups.size[rows.sample] == 1], equal_nan=True
         )
         summary = (
-            f"{alone} of {len(groups.size)} groups have one response: no baseline can be formed in them."
+            f"{alone} of {total} groups have one response: no baseline can be formed in them."
         )
         if raw:
             summary += " Their advantage is the raw reward."
@@ -145,7 +145,7 @@ def _groups(rows: RunRows, declared: Objective | None) -> list[Problem]:
                 id="group.zero-signal",
                 severity="info",
                 column="reward",
-                summary=f"{dead:.0%} of {len(groups.size)} groups carry no signal: all rewards equal.",
+                summary=f"{dead:.0%} of {total} groups carry no signal: all rewards equal.",
             )
         )
     return problems

@@ -21,6 +21,9 @@ from audit.logs import Run
 from audit.objectives.objective import Baseline, Objective, Scale, differing_fields
 from audit.stats import bootstrap, cluster_sums, estimate
 
+FEW_PROMPTS = 10
+"""Fewer clusters than this make any interval rough; heuristic."""
+
 
 class FieldDifference(msgspec.Struct, frozen=True):
     """One field in which the declared objectives differ."""
@@ -193,8 +196,11 @@ def _outcomes(a: RunRows, b: RunRows) -> tuple[list[Effect], list[str]]:
 
 def _difference(name: str, a: tuple[RunRows, np.ndarray], b: tuple[RunRows, np.ndarray]) -> Effect:
     columns, prompts, sizes = [], [], []
+    # A longer run has had longer to learn: only the steps that both have are compared.
+    last = min(int(rows.step.max(initial=0)) for rows, _ in (a, b))
+    note = f"up to step {last}, which both runs reached" if _ends(a[0]) != _ends(b[0]) else ""
     for side, (rows, values) in enumerate((a, b)):
-        use = first_pass(rows) & np.isfinite(values)
+        use = first_pass(rows) & np.isfinite(values) & (rows.step <= last)
         block = np.zeros((int(use.sum()), 4))
         block[:, 2 * side], block[:, 2 * side + 1] = values[use], 1.0
         columns.append(block)
@@ -210,7 +216,13 @@ def _difference(name: str, a: tuple[RunRows, np.ndarray], b: tuple[RunRows, np.n
 
     interval = bootstrap(sums, statistic)
     gap, in_a, in_b = (estimate(interval, sum(sizes), at) for at in range(3))
-    return Effect(name, in_a.value, in_b.value, gap.value, gap.low, gap.high, sizes)
+    if len(sums) < FEW_PROMPTS:
+        note = "; ".join(filter(None, [note, f"only {len(sums)} prompts: the interval is rough"]))
+    return Effect(name, in_a.value, in_b.value, gap.value, gap.low, gap.high, sizes, note)
+
+
+def _ends(rows: RunRows) -> int:
+    return int(rows.step.max(initial=0))
 
 
 __all__ = ["Cause", "Explanation", "explain"]

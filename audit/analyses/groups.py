@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
+from audit.analyses.outcomes import first_pass
 from audit.facts.rows import RunRows
 from audit.stats import Estimate, ratio_of_sums
 
@@ -27,9 +28,9 @@ class Groups(msgspec.Struct, frozen=True):
 
 
 def groups_of(rows: RunRows) -> Groups:
-    """Group the responses of a run by (group_id, epoch); inner epochs repeat a group and count it again."""
+    """Group the responses of the first inner pass by group_id, so that no group counts twice."""
     reward = rows.numpy("reward")
-    used = ~rows.greedy & rows.grouped & np.isfinite(reward)
+    used = first_pass(rows) & rows.grouped & np.isfinite(reward)
     count = int(rows.sample.max(initial=-1)) + 1
     code = rows.sample[used]
     high, low = np.full(count, -np.inf), np.full(count, np.inf)

@@ -34,7 +34,7 @@ class Slope(msgspec.Struct, frozen=True):
 
 
 class Drift(msgspec.Struct, frozen=True):
-    """Observed change of length over the run, in tokens per 100 steps, within prompt."""
+    """Observed change of length from the first step to the last, in tokens, within prompt."""
 
     correct: Estimate
     wrong: Estimate
@@ -157,6 +157,8 @@ def _covariance(x: np.ndarray, y: np.ndarray, group: np.ndarray, prompt: np.ndar
     size = np.bincount(code)
     shared = size[code] >= 2
     centred_x, centred_y = (v - (np.bincount(code, weights=v) / size)[code] for v in (x, y))
+    # Equal weights differ from their mean by rounding, and rounding must not pass for a push.
+    centred_x[np.abs(centred_x) < 1e-12 * np.abs(x)] = 0.0
     freedom = np.where(shared, 1.0 - 1.0 / size[code], 0.0)
     _, cluster = np.unique(prompt, return_inverse=True)
     return ratio_of_sums(np.where(shared, centred_x * centred_y, 0.0), freedom, cluster, int(shared.sum()))
@@ -191,10 +193,11 @@ def _slope_of_sums(totals: np.ndarray) -> np.ndarray:
 
 def _drift(rows: RunRows, side: np.ndarray) -> Drift:
     step = rows.step.astype(float)
+    span = max(float(np.ptp(step)), 1.0) if len(step) else 1.0
 
     def among(chosen: np.ndarray) -> Estimate:
         use = chosen & first_pass(rows) & np.isfinite(rows.length)
-        x, y, prompt = step[use] / 100.0, rows.length[use], rows.prompt[use]
+        x, y, prompt = step[use] / span, rows.length[use], rows.prompt[use]
         if len(x) < 3:
             return Estimate(None, None, None, len(x))
         _, code = np.unique(prompt, return_inverse=True)
@@ -210,7 +213,10 @@ def _drift(rows: RunRows, side: np.ndarray) -> Drift:
 def _verdict(slope: Slope, pressure: Pressure, drift: Drift) -> str:
     falls = [e.value for e in (slope.positive, slope.negative) if e.value is not None]
     if not falls:
-        return "No response has a policy weight: nothing pushes on length."
+        weighed = slope.positive.n + slope.negative.n
+        if not weighed:
+            return "No response has a policy weight: nothing pushes on length."
+        return f"{weighed} responses have a policy weight, too alike in length to fit a slope."
     steep = float(np.mean(falls))
     if steep < -0.5:
         law = (
@@ -222,7 +228,7 @@ def _verdict(slope: Slope, pressure: Pressure, drift: Drift) -> str:
     else:
         law = f"Per-token weight does not depend on length (slope {steep:+.2f})."
     push = _clauses(pressure, "pushed", lambda e: f"{e.value:+.2f} tokens per unit of mean |weight|")
-    move = _clauses(drift, "moved", lambda e: f"{e.value:+.2f} tokens per 100 steps")
+    move = _clauses(drift, "moved", lambda e: f"{e.value:+.2f} tokens over the run")
     return " ".join([law, push, move])
 
 

@@ -9,11 +9,15 @@ import msgspec
 from audit.analyses.effect import SAME_DIRECTION, ObjectiveEffect, PartEffect
 from audit.analyses.findings import Cause, Effect, finding
 from audit.analyses.infer import Inference
+from audit.stats import Estimate
 
 SMALL_SHARE = 0.01
 """A part that moves less than this share of the weights is named only among the evidence; heuristic."""
 SMALL_SCALE = math.log(1.02)
 """A common factor within 2 % on every weight is not called a cause; heuristic."""
+
+NEARLY_SAME = 0.02
+"""1 - cosine below this is called nearly one direction; heuristic."""
 
 NOTHING = "No cause found: the logs are consistent with seed noise."
 
@@ -81,8 +85,18 @@ def _turns(whole: ObjectiveEffect) -> bool:
 
 
 def _matters(part: PartEffect, whole: ObjectiveEffect) -> bool:
-    turned = _turns(whole) and abs(part.share.value or 0.0) >= SMALL_SHARE
-    return turned or abs(part.log_scale.value or 0.0) >= SMALL_SCALE
+    scales = abs(part.log_scale.value or 0.0) >= SMALL_SCALE and _certain(part.log_scale)
+    return _turned_by(part, whole) or scales
+
+
+def _turned_by(part: PartEffect, whole: ObjectiveEffect) -> bool:
+    """Whether the part moves the direction: enough of it, and surely."""
+    return _turns(whole) and abs(part.share.value or 0.0) >= SMALL_SHARE and _certain(part.share)
+
+
+def _certain(effect: Estimate) -> bool:
+    """Whether the interval leaves 0 out; a single prompt has no interval to judge by."""
+    return effect.low is None or effect.excludes(0.0)
 
 
 def _cause_of(part: PartEffect, whole: ObjectiveEffect, confidence: float) -> Cause:
@@ -95,7 +109,7 @@ def _cause_of(part: PartEffect, whole: ObjectiveEffect, confidence: float) -> Ca
         "tokens": whole.tokens,
         "responses": whole.distance.n,
     }
-    if _turns(whole) and abs(part.share.value or 0.0) >= SMALL_SHARE:
+    if _turned_by(part, whole):
         share = part.share
         summary = (
             f"{part.part} ({part.change}) makes {share.value or 0:.0%} of the difference between the two "
@@ -135,9 +149,11 @@ def _text(
     lines = []
     if shared and whole is not None:
         listed = ", ".join(f"{cause.id.split('.')[1]} {cause.share:.0%}" for cause in shared)
+        distance, size = whole.distance.value or 0.0, math.exp(whole.log_scale.value or 0.0)
+        how = "push the same tokens differently" if distance >= NEARLY_SAME else "push nearly one way"
         lines.append(
-            f"The two objectives push the same tokens differently (1 - cosine = {whole.distance.value:.3g}); "
-            f"of that: {listed}."
+            f"The two objectives {how} (1 - cosine = {distance:.3g}, B's weights × {size:.3g}); "
+            f"of the difference in direction: {listed}."
         )
     lines += [cause.summary for cause in causes if not cause.share]
     return " ".join(lines) + moved
@@ -149,4 +165,4 @@ def _moved(outcomes: list[Effect]) -> str:
     if not apart:
         return ""
     listed = ", ".join(f"{e.name} {e.a:.3g} → {e.b:.3g}" for e in apart)
-    return f" Outcomes: {listed}. One seed a side: preliminary."
+    return f" Outcomes differ ({listed}), which with one seed a side may be luck: preliminary."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -25,7 +26,6 @@ def dashboard(
 
     Example: rlaudit dashboard sample_logs/team
     """
-    import subprocess
     from importlib.resources import files
 
     if not directory.is_dir():
@@ -37,4 +37,5 @@ def dashboard(
     command += [f"--server.headless={str(not browser).lower()}", "--client.toolbarMode=viewer"]
     command += ["--server.fileWatcherType=none", "--client.showErrorDetails=none"]
     command += ["--", "--logs", str(directory.resolve())]
-    raise typer.Exit(subprocess.call(command))
+    # In place of this process, so that whoever ends it ends the server.
+    os.execv(sys.executable, command)

@@ -101,6 +101,8 @@ def change_objective(objective: Objective, changes: list[str] | None) -> Objecti
             if not isinstance(inner.get(parent), dict):
                 inner[parent] = {}
             inner = inner[parent]
+        if value == "none" and isinstance(inner.get(leaf), (dict, type(None))):
+            value = None
         inner[leaf] = value
     return from_dict(fields, where=f"--set {' '.join(changes)}" if changes else "objective")
 

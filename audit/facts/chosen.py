@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from audit.errors import BadObjective
-from audit.facts.declared import declared_objective, with_budget
+from audit.facts.declared import declared_objective, label, with_budget
 from audit.facts.rows import RunRows
 from audit.facts.weigh import as_applied
 from audit.objectives.objective import Objective
@@ -29,6 +29,7 @@ def chosen_objective(rows: RunRows, asked: Objective | None) -> tuple[Objective,
             msg = f"{rows.run.path}: run.json declares no objective; name one with --objective."
             raise BadObjective(msg)
         notes += declared.notes
-        asked = as_applied(rows, declared.objective)
+        own = declared.objective
+        asked = as_applied(rows, own.replace(name=label(own)))
     objective, note = with_budget(asked, rows)
     return objective, [*notes, note] if note else notes

@@ -10,9 +10,9 @@ import numpy as np
 from audit.errors import AuditError, BadManifest
 from audit.facts.rows import RunRows
 from audit.logs import Run
-from audit.objectives.catalogue import named
+from audit.objectives.catalogue import CATALOGUE, named
 from audit.objectives.dialects import from_framework
-from audit.objectives.objective import PARTS, Objective, from_dict
+from audit.objectives.objective import PARTS, Objective, differing_parts, from_dict
 
 _BUDGETS = ("max_completion_length", "max_new_tokens", "max_tokens", "response_length", "max_response_length")
 
@@ -76,6 +76,22 @@ def read_objective(declaration: str | dict[str, Any]) -> Objective:
     complete = "name" not in declaration or set(PARTS) <= declaration.keys()
     base = Objective() if complete else named(str(declaration["name"]))
     return from_dict(_merge(base.to_dict(), declaration))
+
+
+def label(objective: Objective) -> str:
+    """Name of an objective for people: a catalogue name only where it means that entry.
+
+    ``grpo`` for the entry, ``grpo with other scale`` for one that was changed; a constant that stands for the
+    run's budget is no change.
+    """
+    if objective.name not in CATALOGUE:
+        return objective.name
+    entry = named(objective.name)
+    if entry.aggregation.constant is None:
+        aggregation = msgspec.structs.replace(objective.aggregation, constant=None)
+        objective = objective.replace(aggregation=aggregation)
+    parts = differing_parts(entry, objective)
+    return f"{objective.name} with other {', '.join(parts)}" if parts else objective.name
 
 
 def with_budget(objective: Objective, rows: RunRows) -> tuple[Objective, str | None]:

@@ -151,4 +151,10 @@ def setting(value: Any) -> str:
 
 def objective_name(objective: dict[str, Any] | None) -> str:
     """Return the name of a declared objective, or say that none is declared."""
-    return visible(objective.get("name", "custom")) if objective else "none declared"
+    if not objective:
+        return "none declared"
+    from audit.facts.declared import label
+    from audit.objectives.objective import from_dict
+
+    fields = {key: value for key, value in objective.items() if key != "source"}
+    return visible(label(from_dict(fields)))

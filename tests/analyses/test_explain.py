@@ -172,3 +172,30 @@ def test_what_was_not_compared_is_not_called_noise(tmp_path) -> None:
     assert ids(found) == []
     assert "seed noise" not in found.verdict.text
     assert "skipped" in found.verdict.text
+
+
+def test_a_part_whose_share_may_be_nothing_is_no_cause(tmp_path) -> None:
+    # ddof changes the advantages by one common factor, and so moves no direction: only the scale is left.
+    found = pair(tmp_path, "grpo", {"name": "grpo", "scale": {"ddof": 1}, "kl": {"loss": None}})
+    for cause in found.verdict.causes:
+        assert cause.share == 0.0 or cause.low > 0 or cause.high < 0
+
+
+def test_outcomes_are_compared_over_the_steps_that_both_runs_have(tmp_path) -> None:
+    long = [row | {"reward": float(row["step"] > 10)} for row in rollouts(seed=1, steps=30)]
+    short = [row | {"reward": 0.0} for row in rollouts(seed=2, steps=5)]
+    found = pair(tmp_path, "grpo", "grpo", long, short)
+    (reward,) = [effect for effect in found.outcomes if effect.name == "reward"]
+    assert (reward.a, reward.b) == (0.0, 0.0)
+    assert "up to step 10" in reward.note
+
+
+def test_few_prompts_are_said_where_outcomes_are_compared(tmp_path) -> None:
+    rows = [rollouts(seed=s, prompts=4, reward=by_text) for s in (1, 2)]
+    found = pair(tmp_path, "grpo", "grpo", *rows)
+    assert all("only 4 prompts" in effect.note for effect in found.outcomes)
+
+
+def test_nearly_the_same_direction_is_not_called_different(tmp_path) -> None:
+    found = pair(tmp_path, "grpo", {"name": "grpo", "clip": {"epsilon_low": 0.25, "epsilon_high": 0.25}})
+    assert "push nearly one way" in found.verdict.text

@@ -18,7 +18,7 @@ def test_counts_are_those_of_the_rows(tmp_path) -> None:
     data = rollouts()
     summary = summarise(write(tmp_path / "run", data, "grpo"))
     assert summary.responses == len(data)
-    assert summary.groups == len({(row["group_id"], row["epoch"]) for row in data})
+    assert summary.groups == len({row["group_id"] for row in data})
     assert summary.steps == len({row["step"] for row in data})
     assert summary.tokens == sum(row["length"] for row in data)
     first = [row for row in data if row["epoch"] == 0]
@@ -37,7 +37,7 @@ def test_zero_signal_share_is_a_count_of_groups(tmp_path) -> None:
             row["reward"] = 0.1
     groups: dict[tuple, set] = {}
     for row in data:
-        groups.setdefault((row["group_id"], row["epoch"]), set()).add(row["reward"])
+        groups.setdefault(row["group_id"], set()).add(row["reward"])
     dead = sum(len(values) == 1 for values in groups.values())
     share = zero_signal_share(RunRows.read(write(tmp_path / "run", data)))
     assert share.value == pytest.approx(dead / len(groups))

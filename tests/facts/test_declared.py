@@ -7,7 +7,13 @@ from synthetic import rollouts, write
 
 from audit.errors import BadManifest, BadObjective, UnknownName
 from audit.facts.chosen import chosen_objective
-from audit.facts.declared import declared_objective, generation_budget, read_objective, with_budget
+from audit.facts.declared import (
+    declared_objective,
+    generation_budget,
+    label,
+    read_objective,
+    with_budget,
+)
 from audit.facts.rows import RunRows
 from audit.objectives.catalogue import CATALOGUE, named
 
@@ -81,3 +87,11 @@ def test_nothing_declared_must_be_asked_for(tmp_path) -> None:
     assert declared_objective(rows.run) is None
     with pytest.raises(BadObjective, match="--objective"):
         chosen_objective(rows, None)
+
+
+def test_a_changed_entry_does_not_go_by_the_name_of_the_entry() -> None:
+    assert label(named("grpo")) == "grpo"
+    assert label(read_objective({"name": "grpo", "scale": {"kind": "none"}})) == "grpo with other scale"
+    filled = read_objective({"name": "dr_grpo", "aggregation": {"constant": 512}})
+    assert label(filled) == "dr_grpo"
+    assert label(filled.replace(name="ours")) == "ours"
