@@ -123,9 +123,7 @@ def _groups(rows: RunRows, declared: Objective | None) -> list[Problem]:
         raw = advantage is not None and np.allclose(
             advantage[groups.size[rows.sample] == 1], reward[groups.size[rows.sample] == 1], equal_nan=True
         )
-        summary = (
-            f"{alone} of {total} groups have one response: no baseline can be formed in them."
-        )
+        summary = f"{alone} of {total} groups have one response: no baseline can be formed in them."
         if raw:
             summary += " Their advantage is the raw reward."
         problems.append(

@@ -81,6 +81,9 @@ def explain(a: Run, b: Run) -> Explanation:
     AuditError
         A log cannot be read.
     """
+    if a.path.resolve() == b.path.resolve():
+        msg = f"{a.path} and {b.path} are the same log: there is nothing to explain."
+        raise AuditError(msg)
     rows_a, rows_b = RunRows.read(a), RunRows.read(b)
     declared_a, note_a = _declared(a)
     declared_b, note_b = _declared(b)

@@ -26,7 +26,11 @@ def chosen_objective(rows: RunRows, asked: Objective | None) -> tuple[Objective,
     if asked is None:
         declared = declared_objective(rows.run)
         if declared is None:
-            msg = f"{rows.run.path}: run.json declares no objective; name one with --objective."
+            manifest = rows.run.manifest
+            state = "run.json declares no objective" if manifest.declared else "there is no run.json"
+            if manifest.unknown:
+                state += f" (keys that it does not know: {', '.join(manifest.unknown)})"
+            msg = f"{rows.run.path}: {state}; name an objective with --objective."
             raise BadObjective(msg)
         notes += declared.notes
         own = declared.objective

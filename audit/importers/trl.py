@@ -53,7 +53,12 @@ def open_completions(path: Path) -> Run | None:
     files: list[RunFile] = []
     skipped: list[SkippedFile] = []
     repeated = 0
+    seen: dict[Path, str] = {}
     for file in listed:
+        first = seen.setdefault(file.resolve(), file.name)
+        if first != file.name:
+            skipped.append(SkippedFile(file, f"same file as {first}"))
+            continue
         table = _read(file, skipped)
         if table is None:
             continue
@@ -104,11 +109,30 @@ def _read(file: Path, skipped: list[SkippedFile]) -> pa.Table | None:
     except (pa.ArrowException, OSError) as error:
         skipped.append(SkippedFile(file, str(error).splitlines()[0]))
         return None
-    missing = [name for name in _OWN if name not in table.column_names]
-    if missing:
-        skipped.append(SkippedFile(file, f"has no column {', '.join(missing)}: not a GRPO completions file"))
+    reason = _why_not(table)
+    if reason:
+        skipped.append(SkippedFile(file, reason))
         return None
     return table
+
+
+def _why_not(table: pa.Table) -> str:
+    """Why a file is not GRPO completions; empty where it is."""
+    names = table.column_names
+    missing = [name for name in _OWN if name not in names]
+    if missing:
+        return f"has no column {', '.join(missing)}: not a GRPO completions file"
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        return f"has column {', '.join(twice)} more than once"
+    for name in ("step", "advantage"):
+        kind = table.schema.field(name).type
+        if not _is_number(kind) and not pa.types.is_null(kind):
+            return f"column {name} holds {kind}, not numbers"
+    steps = _numbers(table, "step")
+    if not np.array_equal(steps, np.round(steps)) or np.any(np.abs(steps) > 2**53):
+        return "column step holds values that are no step numbers"
+    return ""
 
 
 def _same_batch(before: pa.Table, now: pa.Table) -> bool:
@@ -134,15 +158,31 @@ def _rows(tables: list[pa.Table], manifest: Manifest) -> tuple[pa.Table, list[st
     batch = np.repeat(np.arange(len(tables)), [table.num_rows for table in tables])
     _, codes = np.unique(np.asarray(prompt, dtype=object).astype(str), return_inverse=True)
     declared = manifest.group_size or (manifest.config or {}).get("num_generations")
-    blocks = contiguous_blocks(codes, batch, declared if isinstance(declared, int) else None)
+    usable = isinstance(declared, int) and not isinstance(declared, bool) and declared >= 2
+    blocks = contiguous_blocks(codes, batch, declared if usable else None)
     parts = _reward_columns(tables)
     weights = (manifest.config or {}).get("reward_weights")
     reward = total_reward(parts, advantage, blocks.group, weights)
     notes = [blocks.reason, reward.note]
+    if declared is not None and not usable:
+        notes.append(
+            f"the declared group size {declared!r} is not a number of responses, 2 or more: not used"
+        )
+    unread = sorted(
+        {f"{f.name} ({f.type})" for t in tables for f in t.schema if f.name not in (*_OWN, *parts)}
+    )
+    unread = [name for name in unread if not name.startswith("__")]
+    if unread:
+        notes.append(f"columns that hold no numbers and cannot be rewards: {', '.join(unread)}")
     sizes = np.bincount(batch)
     if len(np.unique(sizes)) > 1:
         notes.append(f"files hold {sizes.min()} to {sizes.max()} rows: an evaluation may have replaced some")
-    notes.append("TRL keeps only the newest generation batch at each log: batches between logs are missing")
+    gaps = np.diff(np.unique(step))
+    if len(gaps) and gaps.max() > 1:
+        notes.append(
+            f"files are up to {gaps.max():g} steps apart, and TRL keeps only the newest generation batch at each "
+            "log: batches in between may be missing"
+        )
     return (
         pa.table(
             {
@@ -197,13 +237,17 @@ def _reward_columns(tables: list[pa.Table]) -> dict[str, np.ndarray]:
 
 
 def _is_number(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_floating(kind) or pa.types.is_integer(kind))
+    tests = (pa.types.is_floating, pa.types.is_integer, pa.types.is_boolean, pa.types.is_decimal)
+    return any(test(kind) for test in tests)
 
 
 def _numbers(table: pa.Table, name: str) -> np.ndarray:
     if name not in table.column_names:
         return np.full(table.num_rows, np.nan)
-    values = pc.cast(table[name], pa.float64()).combine_chunks().to_numpy(zero_copy_only=False)
+    column = table[name]
+    if pa.types.is_boolean(column.type):
+        column = pc.cast(column, pa.int8())
+    values = pc.cast(column, pa.float64(), safe=False).combine_chunks().to_numpy(zero_copy_only=False)
     return np.asarray(values, dtype=np.float64)
 
 

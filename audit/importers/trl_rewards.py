@@ -6,7 +6,6 @@ tell them apart: they follow from the total reward.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,11 +40,7 @@ def total_reward(
     names = list(columns)
     if not names:
         return TotalReward(np.full(len(advantage), np.nan), {}, "no reward column: rewards are unknown")
-    given = (
-        [float(w) for w in weights]
-        if isinstance(weights, Sequence) and not isinstance(weights, str)
-        else None
-    )
+    given = _numbers(weights)
     counts = [len(given)] if given and len(given) <= len(names) else list(range(1, len(names) + 1))
     best: tuple[float, int, np.ndarray] | None = None
     for count in counts:
@@ -56,15 +51,26 @@ def total_reward(
             best = (misfit, count, total)
     assert best is not None
     misfit, count, total = best
-    if misfit > _EXACT:
-        count = counts[-1]
-        total = _weighted(
-            np.column_stack([columns[n] for n in names[:count]]), (given or [1.0] * count)[:count]
-        )
-    listed = " + ".join(names[:count])
-    rest = f"; not rewards: {', '.join(names[count:])}" if names[count:] else ""
-    proof = "confirmed by the advantages" if misfit <= _EXACT else "not confirmed by the advantages"
-    return TotalReward(total, {n: columns[n] for n in names[:count]}, f"reward = {listed}, {proof}{rest}")
+    parts = {name: columns[name] for name in names[:count]}
+    listed, others = " + ".join(names[:count]), ", ".join(names[count:])
+    if misfit <= _EXACT:
+        rest = f"; not rewards: {others}" if others else ""
+        return TotalReward(total, parts, f"reward = {listed}, confirmed by the advantages{rest}")
+    if len(names) == 1 or (given and len(given) == len(names)):
+        return TotalReward(total, parts, f"reward = {listed}, not confirmed by the advantages")
+    unknown = np.full(len(advantage), np.nan)
+    note = (
+        f"which of {', '.join(names)} are rewards, and with which weights, does not follow from the advantages: the "
+        "reward is unknown; reward_weights in the config of run.json would say it"
+    )
+    return TotalReward(unknown, columns, note)
+
+
+def _numbers(weights: Any) -> list[float] | None:
+    """Reward weights as numbers; None where they are not a list of numbers."""
+    if not isinstance(weights, list) or not all(isinstance(w, (int, float)) for w in weights):
+        return None
+    return [float(w) for w in weights] or None
 
 
 def _weighted(columns: np.ndarray, weights: list[float]) -> np.ndarray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -72,8 +73,15 @@ def read_manifest(directory: Path, *, run_id: str | None = None) -> Manifest:
     path = directory / FILE_NAME
     fallback = run_id or directory.resolve().name or "run"
     try:
+        # Looked at before it is opened: opening a pipe would wait for its writer.
+        if not stat.S_ISREG(path.stat().st_mode):
+            msg = f"{path}: is not a regular file."
+            raise BadManifest(msg)
         text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
+        if path.is_symlink():
+            msg = f"{path}: is a link to a file that does not exist."
+            raise BadManifest(msg) from None
         return Manifest(run_id=fallback, declared=False)
     except (OSError, UnicodeDecodeError) as error:
         msg = f"{path}: cannot be read: {error}."
@@ -81,7 +89,7 @@ def read_manifest(directory: Path, *, run_id: str | None = None) -> Manifest:
     try:
         # Not msgspec's decoder: configs come with NaN and Infinity, which strict JSON refuses.
         content = json.loads(text)
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         state = "is empty (still being written?)" if not text.strip() else f"is not JSON: {error}"
         msg = f"{path}: {state}."
         raise BadManifest(msg) from None

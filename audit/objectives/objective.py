@@ -7,6 +7,9 @@ Two objectives are compared field by field, and the effect of a field is found b
 from __future__ import annotations
 
 import math
+import re
+import types
+import typing
 from collections.abc import Iterator
 from typing import Any
 
@@ -169,6 +172,21 @@ def _walk(part: Part) -> Iterator[Part]:
                 yield from _walk(inner)
 
 
+def _choices(message: str) -> str:
+    """Valid values of the field at which an enumeration was missed."""
+    given, path = re.findall(r"Invalid enum value '?([^']*?)'? - at `\$\.?([^`]*)`", message)[0]
+    hint: Any = Objective
+    for name in path.split("."):
+        options = hint if isinstance(hint, tuple) else (hint,)
+        structs = [o for o in options if isinstance(o, type) and issubclass(o, Part)]
+        hints = {k: v for struct in structs for k, v in typing.get_type_hints(struct).items()}
+        hint = hints.get(name.partition("[")[0])
+        hint = typing.get_args(hint) if isinstance(hint, types.UnionType) else hint
+    literals = [v for o in (hint if isinstance(hint, tuple) else (hint,)) for v in typing.get_args(o)]
+    values = [str(v) for v in literals if not isinstance(v, type)]
+    return f".{closest(given, values)} Valid: {', '.join(values)}" if values else ""
+
+
 _STRUCTS: tuple[type[Part], ...] = (
     *(Objective, Shaping, Overlong, Filter, Baseline, Scale, Whiten),
     *(Ratio, Correction, Aggregation, KL, RewardKL, LossKL),
@@ -179,6 +197,8 @@ _KINDS = sorted(str(struct.__struct_config__.tag) for struct in _SURROGATES)
 
 
 def _hint(message: str) -> str:
+    if "Invalid enum value" in message:
+        return _choices(message)
     if "unknown field" in message:
         return closest(message.split("`")[1], _NAMES)
     if "Invalid value" in message and ".clip.kind" in message:

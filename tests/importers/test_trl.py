@@ -196,3 +196,75 @@ def test_a_run_json_beside_the_completions_gives_the_objective(tmp_path) -> None
     assert (run.run_id, run.format) == ("ours", "trl")
     assert summarise(run).objective["aggregation"]["kind"] == "seq-mean-token-mean"
     assert [entry.run_id for entry in find_runs(tmp_path)] == ["ours"]
+
+
+def test_a_boolean_reward_column_is_a_reward(tmp_path) -> None:
+    table = completions(ALIVE, difficulty=[float(i % 5) for i in range(12)])
+    as_bool = pa.array([bool(r) for g in ALIVE for r in g])
+    run = open_run(save(tmp_path / "completions", table.set_column(3, "accuracy", as_bool)))
+    assert run.responses(["reward"])["reward"].to_pylist() == [r for g in ALIVE for r in g]
+
+
+def test_a_reward_that_does_not_follow_from_the_advantages_is_unknown_not_guessed(tmp_path) -> None:
+    table = completions(ALIVE, difficulty=[float(i % 5) for i in range(12)])
+    nothing = pa.array([math.nan] * 12)
+    at = table.column_names.index("advantage")
+    run = open_run(save(tmp_path / "completions", table.set_column(at, "advantage", nothing)))
+    assert run.responses(["reward"])["reward"].null_count == 12
+    assert any("the reward is unknown" in note for note in run.notes)
+    assert summarise(run).reward.value is None
+
+
+def test_columns_without_numbers_are_named(tmp_path) -> None:
+    table = completions(ALIVE, verdict=["right"] * 12)
+    assert any("verdict (string)" in note for note in open_run(save(tmp_path / "completions", table)).notes)
+
+
+@pytest.mark.parametrize("size", [1, -8, True, "8"])
+def test_a_declared_group_size_that_is_none_is_said_and_not_used(tmp_path, size) -> None:
+    folder = save(tmp_path / "completions", completions(ALIVE))
+    manifest = {"run_id": "x", "framework": {"name": "trl", "version": "1.16.0"}}
+    (tmp_path / "run.json").write_text(json.dumps(manifest | {"config": {"num_generations": size}}))
+    run = open_run(folder)
+    assert summarise(run).groups == 3
+    assert any("not used" in note for note in run.notes)
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "said"),
+    [
+        ("advantage", ["abc"] * 12, "column advantage holds string"),
+        ("advantage", [[1.0]] * 12, "column advantage holds list"),
+        ("step", ["abc"] * 12, "column step holds string"),
+        ("step", [1.5] * 12, "no step numbers"),
+        ("step", [2**60] * 12, "no step numbers"),
+        ("step", [math.inf] * 12, "no step numbers"),
+    ],
+)
+def test_columns_of_the_wrong_kind_are_one_line(tmp_path, column: str, values: list, said: str) -> None:
+    table = completions(ALIVE)
+    table = table.set_column(table.column_names.index(column), column, pa.array(values))
+    folder = tmp_path / "completions"
+    folder.mkdir()
+    pq.write_table(table, folder / "completions_00001.parquet")
+    with pytest.raises(BadLog, match=said):
+        open_run(folder)
+
+
+def test_a_link_to_another_file_of_the_folder_counts_once(tmp_path) -> None:
+    folder = save(tmp_path / "completions", completions(ALIVE, step=1))
+    (folder / "completions_00007.parquet").symlink_to(folder / "completions_00001.parquet")
+    run = open_run(folder)
+    assert run.num_rows == 12
+    assert any("same file as" in skip.reason for skip in run.skipped)
+
+
+def test_steps_that_follow_on_miss_nothing(tmp_path) -> None:
+    close = open_run(
+        save(tmp_path / "a" / "completions", completions(ALIVE, step=1), completions(ALIVE, step=2))
+    )
+    apart = open_run(
+        save(tmp_path / "b" / "completions", completions(ALIVE, step=1), completions(ALIVE, step=9))
+    )
+    assert not any("missing" in note for note in close.notes)
+    assert any("8 steps apart" in note for note in apart.notes)

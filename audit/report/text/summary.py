@@ -68,7 +68,10 @@ def _add_run(page: Page, summary: Summary) -> None:
 def _source(summary: Summary) -> str:
     source = summary.source
     read = f"{fmt.plural(source.rows_read, 'row')} read, {count_or_no(source.rows_rejected)} left out"
-    return f"{source.format} format, {fmt.plural(source.files, 'file')}, {read}"
+    files = fmt.plural(source.files, "file")
+    if source.files_skipped:
+        files += f" ({fmt.count(len(source.files_skipped))} more left out)"
+    return f"{source.format} format, {files}, {read}"
 
 
 def count_or_no(n: int) -> str:
