@@ -165,13 +165,9 @@ def _rows(tables: list[pa.Table], manifest: Manifest) -> tuple[pa.Table, list[st
     reward = total_reward(parts, advantage, blocks.group, weights)
     notes = [blocks.reason, reward.note]
     if declared is not None and not usable:
-        notes.append(
-            f"the declared group size {declared!r} is not a number of responses, 2 or more: not used"
-        )
-    unread = sorted(
-        {f"{f.name} ({f.type})" for t in tables for f in t.schema if f.name not in (*_OWN, *parts)}
-    )
-    unread = [name for name in unread if not name.startswith("__")]
+        notes.append(f"the declared group size {declared!r} is no number of 2 or more: not used")
+    others = {field for table in tables for field in table.schema if field.name not in (*_OWN, *parts)}
+    unread = sorted(f"{field.name} ({field.type})" for field in others if not field.name.startswith("__"))
     if unread:
         notes.append(f"columns that hold no numbers and cannot be rewards: {', '.join(unread)}")
     sizes = np.bincount(batch)
@@ -180,8 +176,8 @@ def _rows(tables: list[pa.Table], manifest: Manifest) -> tuple[pa.Table, list[st
     gaps = np.diff(np.unique(step))
     if len(gaps) and gaps.max() > 1:
         notes.append(
-            f"files are up to {gaps.max():g} steps apart, and TRL keeps only the newest generation batch at each "
-            "log: batches in between may be missing"
+            f"files are up to {gaps.max():g} steps apart, and TRL keeps only the newest generation batch at "
+            "each log: batches in between may be missing"
         )
     return (
         pa.table(

@@ -260,11 +260,8 @@ def test_a_link_to_another_file_of_the_folder_counts_once(tmp_path) -> None:
 
 
 def test_steps_that_follow_on_miss_nothing(tmp_path) -> None:
-    close = open_run(
-        save(tmp_path / "a" / "completions", completions(ALIVE, step=1), completions(ALIVE, step=2))
-    )
-    apart = open_run(
-        save(tmp_path / "b" / "completions", completions(ALIVE, step=1), completions(ALIVE, step=9))
-    )
+    first = completions(ALIVE, step=1)
+    close = open_run(save(tmp_path / "a" / "completions", first, completions(ALIVE, step=2)))
+    apart = open_run(save(tmp_path / "b" / "completions", first, completions(ALIVE, step=9)))
     assert not any("missing" in note for note in close.notes)
     assert any("8 steps apart" in note for note in apart.notes)
