@@ -60,8 +60,8 @@ def total_reward(
         return TotalReward(total, parts, f"reward = {listed}, not confirmed by the advantages")
     unknown = np.full(len(advantage), np.nan)
     note = (
-        f"which of {', '.join(names)} are rewards, and with which weights, does not follow from the advantages: "
-        "the reward is unknown; reward_weights in the config of run.json would say it"
+        f"which of {', '.join(names)} are rewards, and with which weights, does not follow from the "
+        "advantages: the reward is unknown; reward_weights in the config of run.json would say it"
     )
     return TotalReward(unknown, columns, note)
 
