@@ -56,11 +56,13 @@ class Outcomes:
         """Probability of each group, shape (C,), where the reward takes each value with its ``share``."""
         if not self.exact:
             return np.full(len(self.counts), 1.0 / len(self.counts))
-        ways = [
-            math.factorial(self.group_size) // math.prod(map(math.factorial, row))
-            for row in self.counts.tolist()
-        ]
-        made: np.ndarray = np.array(ways, dtype=float) * np.prod(np.asarray(share) ** self.counts, axis=1)
+        factorial = np.array([math.lgamma(n + 1) for n in range(self.group_size + 1)])
+        ways = factorial[-1] - factorial[self.counts].sum(axis=1)
+        with np.errstate(divide="ignore"):
+            log = np.log(np.asarray(share, dtype=float))
+        # A value that cannot occur and does not: 0 · log 0 is 0.
+        drawn = np.where(self.counts > 0, self.counts * np.where(self.counts > 0, log, 0.0), 0.0)
+        made: np.ndarray = np.exp(ways + drawn.sum(axis=1))
         return made
 
 
