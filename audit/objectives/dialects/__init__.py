@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from audit.errors import UnknownName
-from audit.objectives.dialects import trl
+from audit.errors import AuditError, BadObjective, UnknownName
+from audit.objectives.dialects import liger, trl, unsloth, verl
 from audit.objectives.dialects.declared import Declared
+from audit.objectives.objective import from_dict
 
 __all__ = ["DIALECTS", "Declared", "Dialect", "from_framework"]
 
@@ -24,7 +25,12 @@ class Dialect(Protocol):
         ...
 
 
-DIALECTS: dict[str, Dialect] = {"trl": trl.objective_from_config}
+DIALECTS: dict[str, Dialect] = {
+    "trl": trl.objective_from_config,
+    "verl": verl.objective_from_config,
+    "unsloth": unsloth.objective_from_config,
+    "liger": liger.objective_from_config,
+}
 
 
 def from_framework(
@@ -51,4 +57,12 @@ def from_framework(
     """
     if name.lower() not in DIALECTS:
         raise UnknownName.of("framework", name, DIALECTS)
-    return DIALECTS[name.lower()](config, version, trainer)
+    try:
+        declared = DIALECTS[name.lower()](config, version, trainer)
+        from_dict(declared.objective.to_dict(), where="config")
+    except AuditError:
+        raise
+    except (TypeError, ValueError, KeyError, AttributeError, ArithmeticError, IndexError) as error:
+        msg = f"config of {name} {version}: a value has the wrong type or range ({error})."
+        raise BadObjective(msg) from None
+    return declared

@@ -57,7 +57,13 @@ def newest() -> str:
     return version
 
 
-def version_number(version: str) -> tuple[int, int, int]:
+def oldest() -> str:
+    """Return the oldest version of GRPOConfig whose defaults were read."""
+    version: str = _defaults()["GRPOConfig"][0]["version"]
+    return version
+
+
+def version_number(version: str, framework: str = "TRL") -> tuple[int, int, int]:
     """Return (major, minor, micro) of a version such as "1.16.0" or "1.10.0.dev0".
 
     Raises
@@ -67,7 +73,7 @@ def version_number(version: str) -> tuple[int, int, int]:
     """
     match = re.match(r"v?(\d+)(?:\.(\d+))?(?:\.(\d+))?", version)
     if match is None:
-        raise BadObjective(f"TRL version {version!r} is not a version number.")
+        raise BadObjective(f"{framework} version {version!r} is not a version number.")
     major, minor, micro = (int(part or 0) for part in match.groups())
     return major, minor, micro
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+import msgspec
 import pytest
 
 from audit.errors import BadObjective, UnknownName
@@ -13,6 +15,7 @@ from audit.objectives.objective import (
     KL,
     Aggregation,
     Baseline,
+    Correction,
     Filter,
     LossKL,
     Objective,
@@ -20,9 +23,10 @@ from audit.objectives.objective import (
     RewardKL,
     Scale,
     Shaping,
+    Whiten,
     from_dict,
 )
-from audit.objectives.surrogates import CISPOClip, PPOClip
+from audit.objectives.surrogates import GMPO, SAPO, VESPO, CISPOClip, PPOClip
 
 GROUP_STD = Scale(kind="group_std", ddof=1, epsilon=1e-4)
 
@@ -160,25 +164,148 @@ def test_the_trainer_is_inferred_from_keys_that_only_one_config_has() -> None:
 @pytest.mark.parametrize(
     ("config", "named"),
     [
-        ({"loss_type": "sapo"}, "loss_type='sapo'"),
-        ({"loss_type": "vespo"}, "loss_type='vespo'"),
-        ({"top_entropy_quantile": 0.2}, "top_entropy_quantile=0.2"),
-        ({"off_policy_mask_threshold": 0.1}, "off_policy_mask_threshold=0.1"),
-        ({"multi_objective_aggregation": "normalize_then_sum"}, "normalize_then_sum"),
         ({"entropy_coef": 0.01}, "entropy_coef=0.01"),
         ({"use_adaptive_entropy": True}, "use_adaptive_entropy=True"),
-        ({"use_vllm": True}, "vllm_importance_sampling_correction"),
+        ({"entropy_coef": 0.01, "use_adaptive_entropy": True}, "use_adaptive_entropy=True"),
     ],
 )
-def test_what_an_objective_cannot_express_is_refused_by_name(config: dict[str, Any], named: str) -> None:
-    with pytest.raises(BadObjective, match="not expressible as an objective yet") as error:
+def test_an_entropy_bonus_is_refused_by_name(config: dict[str, Any], named: str) -> None:
+    with pytest.raises(BadObjective, match="not expressible as an objective") as error:
         declared(config)
     assert named in str(error.value)
 
 
-def test_whitened_rloo_advantages_are_refused() -> None:
-    with pytest.raises(BadObjective, match="normalize_advantages=True"):
-        declared({"normalize_advantages": True}, trainer="RLOOTrainer")
+@pytest.mark.parametrize(
+    ("config", "match"),
+    [
+        ({"loss_type": "gspo"}, "no loss_type 'gspo'"),
+        ({"scale_rewards": "token"}, "no scale_rewards 'token'"),
+        ({"top_entropy_quantile": 0.0}, "top_entropy_quantile=0.0 must lie"),
+        ({"multi_objective_aggregation": "normalize_then_sum"}, "add reward_funcs"),
+        (
+            {
+                "multi_objective_aggregation": "normalize_then_sum",
+                "reward_funcs": ["a", "b"],
+                "reward_weights": [1],
+            },
+            "reward_weights has 1 entries for 2",
+        ),
+        ({"use_vllm": True, "vllm_importance_sampling_mode": "geometric_mask"}, "no vllm_importance"),
+        ({"use_vllm": True, "loss_type": "vespo"}, "only token modes"),
+    ],
+)
+def test_what_trl_itself_would_refuse_is_refused(config: dict[str, Any], match: str) -> None:
+    with pytest.raises(BadObjective, match=match):
+        declared(config)
+
+
+def test_sapo_and_vespo_are_surrogates_with_trls_own_temperatures() -> None:
+    sapo = declared({"loss_type": "sapo", "sapo_temperature_neg": 1.2})
+    assert sapo.clip == SAPO(tau_positive=1.0, tau_negative=1.2)
+    assert sapo.aggregation == Aggregation(kind="seq-mean-token-mean", scope="micro_batch")
+    vespo = declared({"loss_type": "vespo", "vespo_k_pos": 1.0})
+    assert vespo.clip == VESPO(k_positive=1.0)
+    assert vespo.aggregation == Aggregation(kind="token-mean", scope="generation_batch")
+
+
+def test_the_entropy_quantile_is_the_share_of_tokens_that_trains() -> None:
+    assert declared({"top_entropy_quantile": 0.2}).filter.top_entropy == 0.2
+
+
+def test_whitened_rloo_advantages_are_standardised_over_responses() -> None:
+    scale = declared({"normalize_advantages": True}, trainer="RLOOTrainer").scale
+    assert scale == Scale(whiten=Whiten(level="sequence", ddof=1, epsilon=1e-4))
+
+
+def test_gdpo_standardises_each_reward_and_then_their_sum() -> None:
+    config = {
+        "multi_objective_aggregation": "normalize_then_sum",
+        "reward_funcs": ["trl.rewards.accuracy_reward", "think_format_reward"],
+        "reward_weights": [1.0, 0.5],
+        "scale_rewards": "none",
+    }
+    objective = declared(config)
+    assert objective.shaping == Shaping(
+        per_component=True, weights={"accuracy_reward": 1.0, "think_format_reward": 0.5}
+    )
+    assert objective.scale == Scale(
+        kind="group_std", ddof=1, epsilon=1e-4, whiten=Whiten(level="sequence", ddof=1, epsilon=1e-4)
+    )
+    assert declared({"reward_weights": [1.0, 0.5]}).shaping == Shaping()  # in the reward already
+
+
+@pytest.mark.parametrize(
+    ("version", "config", "correction"),
+    [
+        ("0.23.0", {}, Correction(action="truncate", level="token", high=2.0)),
+        ("0.25.0", {}, Correction(action="truncate", level="token", high=2.0)),
+        ("0.26.0", {}, Correction(action="mask", level="product", high=3.0)),
+        (
+            "1.5.0",
+            {"vllm_importance_sampling_cap": 2.0},
+            Correction(action="mask", level="product", high=2.0),
+        ),
+        ("1.16.0", {}, Correction(action="mask", level="product", high=3.0)),
+        ("1.16.0", {"vllm_importance_sampling_cap": 5}, Correction(action="mask", level="product", high=5)),
+        (
+            "1.16.0",
+            {"vllm_importance_sampling_mode": "token_mask", "vllm_importance_sampling_clip_min": 0.5},
+            Correction(action="mask", level="token", low=0.5, high=3.0),
+        ),
+        (
+            "1.16.0",
+            {
+                "vllm_importance_sampling_mode": "token_truncate",
+                "vllm_importance_sampling_clip_min": 0.5,
+                "vllm_importance_sampling_clip_max": None,
+            },
+            Correction(action="truncate", level="token", low=0.5),
+        ),
+        (
+            "1.16.0",
+            {"vllm_importance_sampling_mode": "sequence_truncate"},
+            Correction(action="truncate", level="product", high=3.0),
+        ),
+    ],
+)
+def test_vllm_is_corrected_for_by_default(
+    version: str, config: dict[str, Any], correction: Correction
+) -> None:
+    assert declared({"use_vllm": True, **config}, version).ratio.corrections == (correction,)
+    assert declared(config, version).ratio.corrections == ()
+
+
+def test_the_off_policy_mask_gates_responses_by_their_mean_log_ratio() -> None:
+    gate = Correction(
+        action="gate", level="sequence", numerator="theta", low=math.exp(-0.1), keep_nonnegative=True
+    )
+    sampled = {"use_vllm": True, "vllm_importance_sampling_correction": False}
+    asked = {"off_policy_mask_threshold": 0.1}
+    assert declared({**sampled, **asked}).ratio.corrections == (gate,)
+    old = msgspec.structs.replace(gate, against="old")
+    assert declared(asked).ratio.corrections == (old,)
+    on_policy = {"gradient_accumulation_steps": 4, "steps_per_generation": 4}
+    assert declared({**asked, **on_policy}).ratio.corrections == ()  # old is theta: nothing is off-policy
+    both = declared({"use_vllm": True, **asked}).ratio.corrections
+    assert [correction.action for correction in both] == ["gate", "mask"]
+
+
+def test_before_1_10_accumulation_did_not_reach_the_normaliser() -> None:
+    config = {"gradient_accumulation_steps": 8, "steps_per_generation": 2}
+    assert declared(config, "1.9.0").aggregation.factor == 4.0
+    assert declared(config, "1.10.0").aggregation.factor == 1.0
+    assert declared({**config, "loss_type": "bnpo"}, "1.9.0").aggregation.factor == 1.0
+    assert declared({"gradient_accumulation_steps": 8}, "1.9.0").aggregation.factor == 1.0
+
+
+def test_gmpo_clips_log_ratios_and_ignores_the_loss_type() -> None:
+    objective = declared({"loss_type": "dapo", "beta": 0.1}, trainer="GMPOTrainer")
+    assert objective.clip == GMPO(epsilon_low=0.4, epsilon_high=0.4)
+    assert objective.aggregation == Aggregation(kind="seq-mean-token-mean", scope="micro_batch")
+    assert objective.kl.loss == LossKL(coefficient=0.1)  # never times the ratio
+    assert declared({"use_vllm": True}, trainer="gmpo").ratio == Ratio(denominator="old")
+    with pytest.raises(BadObjective, match="leave the geometric mean"):
+        declared({"top_entropy_quantile": 0.5}, trainer="gmpo")
 
 
 def test_vllm_without_correction_is_expressible() -> None:
@@ -191,8 +318,13 @@ def test_vllm_without_correction_is_expressible() -> None:
 def test_luspo_before_1_10_is_only_expressible_as_the_paper_has_it() -> None:
     config = {"loss_type": "luspo", "importance_sampling_level": "sequence"}
     assert declared(config, "1.9.0").aggregation.kind == "seq-mean-token-sum"
+    for more in ({"beta": 0.1}, {"top_entropy_quantile": 0.5}, {"importance_sampling_level": "token"}):
+        with pytest.raises(BadObjective, match=r"before 1\.10\.0"):
+            declared({**config, **more}, "1.9.0")
+    by_token = {"use_vllm": True, "vllm_importance_sampling_mode": "token_mask"}
     with pytest.raises(BadObjective, match=r"before 1\.10\.0"):
-        declared({**config, "beta": 0.1}, "1.9.0")
+        declared({**config, **by_token}, "1.9.0")
+    assert declared({**config, "use_vllm": True}, "1.9.0").ratio.corrections[0].level == "product"
 
 
 @pytest.mark.parametrize(
@@ -216,7 +348,8 @@ def test_notes_say_what_was_assumed() -> None:
     assert "newer than the last version read" in notes({}, "1.17.0")
     assert "ratio is 1" in notes({"gradient_accumulation_steps": 4, "steps_per_generation": 4})
     assert "ratio is 1" not in notes({"gradient_accumulation_steps": 4, "num_iterations": 2})
-    assert "2/4 of those" in notes({"gradient_accumulation_steps": 2, "steps_per_generation": 4}, "1.9.0")
+    assert "2/4 of what" in notes({"gradient_accumulation_steps": 2, "steps_per_generation": 4}, "1.9.0")
+    assert "off by it / 4" in notes({"steps_per_generation": 4}, "1.9.0")
     assert notes({"gradient_accumulation_steps": 2, "steps_per_generation": 4}, "1.10.0") == ""
     assert "not frozen" in notes({"sync_ref_model": True, "beta": 0.1})
 
@@ -249,7 +382,7 @@ def test_every_key_and_default_of_the_installed_version_is_known(name: str) -> N
 
 
 def test_every_declared_objective_survives_a_round_trip() -> None:
-    for loss_type in ("grpo", "bnpo", "dr_grpo", "dapo", "cispo", "luspo"):
+    for loss_type in ("grpo", "bnpo", "dr_grpo", "dapo", "cispo", "luspo", "sapo", "vespo"):
         objective = declared({"loss_type": loss_type, "beta": 0.1})
         assert from_dict(objective.to_dict()) == objective
 
