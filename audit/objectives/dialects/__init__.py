@@ -10,7 +10,22 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from audit.errors import AuditError, BadObjective, UnknownName
-from audit.objectives.dialects import liger, trl, unsloth, verl
+from audit.objectives.dialects import (
+    areal,
+    liger,
+    nemo_rl,
+    oat,
+    open_instruct,
+    openrlhf,
+    prime_rl,
+    roll,
+    skyrl,
+    slime,
+    tinker,
+    trl,
+    unsloth,
+    verl,
+)
 from audit.objectives.dialects.declared import Declared
 from audit.objectives.objective import from_dict
 
@@ -30,6 +45,18 @@ DIALECTS: dict[str, Dialect] = {
     "verl": verl.objective_from_config,
     "unsloth": unsloth.objective_from_config,
     "liger": liger.objective_from_config,
+    "openrlhf": openrlhf.objective_from_config,
+    "nemo-rl": nemo_rl.objective_from_config,
+    "prime-rl": prime_rl.objective_from_config,
+    "slime": slime.objective_from_config,
+    "miles": slime.objective_from_config,
+    "skyrl": skyrl.objective_from_config,
+    "areal": areal.objective_from_config,
+    "open-instruct": open_instruct.objective_from_config,
+    "tinker": tinker.objective_from_config,
+    "tinker-cookbook": tinker.objective_from_config,
+    "oat": oat.objective_from_config,
+    "roll": roll.objective_from_config,
 }
 
 

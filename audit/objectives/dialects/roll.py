@@ -1,0 +1,285 @@
+"""ROLL: PPOConfig and RLVRConfig to an objective.
+
+Read: roll/utils/{functionals,train_infer_corrections}.py, roll/pipeline/rlvr/{actor_worker,actor_pg_worker,
+rlvr_config}.py and roll/configs/base_config.py at 8eb27cc2d (2026-08-19, 0.3.0) [read only: no released
+package]. Where it departs from the papers:
+
+- ``adv_estimator: grpo`` forces group mean and group std; otherwise norm_mean_type and norm_std_type decide.
+- the reward clip bounds the reward after that; KL of ``add_token_level_kl`` is then paid to go, and the token
+  rewards are clipped again (not followed here).
+- row means divide by count + 1e-8; ``seq-mean-token-sum-norm`` divides by the padded width, not by rows.
+- ``token-mean`` does not mask its numerator: filters in the loss do not remove a token from it.
+- dual clip is at 1 + 2 · pg_clip; the k3 of the loss is clamped at 10.
+- rows without loss tokens (``max_len_mask``, ``difficulty_mask``) leave the count of rows; those that a
+  filter in the loss empties stay in it.
+- with ActorPGWorker ``pg_variant`` chooses the surrogate; ``vanilla`` has no ratio.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from audit.errors import BadObjective
+from audit.objectives.dialects.config import Options
+from audit.objectives.dialects.declared import Declared
+from audit.objectives.objective import (
+    KL,
+    Aggregation,
+    Baseline,
+    Correction,
+    Filter,
+    LossKL,
+    Objective,
+    Ratio,
+    RewardKL,
+    Scale,
+    Shaping,
+    Whiten,
+)
+from audit.objectives.surrogates import AnySurrogate, CISPOClip, NoClip, PPOClip, Regression
+
+READ = "0.3.0"
+DEFAULTS: dict[str, Any] = {
+    "adv_estimator": "gae",
+    "norm_mean_type": None,
+    "norm_std_type": None,
+    "reward_clip": None,
+    "whiten_rewards": False,
+    "whiten_advantages": False,
+    "advantage_clip": None,
+    "gamma": 1.0,
+    "lambd": 0.95,
+    "pg_clip": 0.2,
+    "use_pg_clip_range": False,
+    "pg_clip_low": 0.2,
+    "pg_clip_high": 0.2,
+    "dual_clip_loss": False,
+    "importance_sampling": "token",
+    "loss_agg_mode": "seq-mean-token-mean",
+    "sequence_length": None,
+    "kl_penalty": "kl",
+    "target_kl": None,
+    "init_kl_coef": 0.2,
+    "add_token_level_kl": False,
+    "use_kl_loss": False,
+    "kl_loss_coef": 0.0,
+    "rl_loss_coef": 1.0,
+    "entropy_loss_coef": 0.0,
+    "postive_loss_coef": 0.0,
+    "use_topr_neg_loss_coef": 0.0,
+    "use_topr_loss": False,
+    "use_policy_loss_type": "PPO",
+    "difficulty_loss_weight": False,
+    "length_loss_weight": False,
+    "max_len_mask": False,
+    "difficulty_mask": False,
+    "difficulty_low_threshold": 0.0,
+    "difficulty_high_threshold": 1.0,
+    "error_max_len_clip": False,
+    "is_pure_opd": False,
+    "use_opd": False,
+    "enable_old_logprobs_recompute": False,
+    "train_infer_correction": None,
+    "actor_train.worker_cls": "roll.pipeline.rlvr.actor_worker.ActorWorker",
+    "actor_train.pg_variant": "vanilla",
+    "actor_train.tis_lower_bound": 0.0,
+    "actor_train.tis_upper_bound": 1.0,
+    "actor_train.cispo_epsilon_low": 0.1,
+    "actor_train.cispo_epsilon_high": 0.1,
+    "actor_train.cispo_use_unified_mask": False,
+    "actor_train.kimi15_tau": 0.1,
+}
+UNRELATED = "value_clip kl_horizon use_reward_scaling use_reward_norm add_len_reward reward reward_pretrain \
+rewards reward_model mask_type error_max_len_threshold max_grad_norm dataset_filter adam_beta1 adam_beta2"
+_WHITEN = Whiten(ddof=1, epsilon=1e-8, epsilon_in="variance")
+
+
+def objective_from_config(config: Mapping[str, Any], version: str, trainer: str | None = None) -> Declared:
+    """Read a recorded RLVR pipeline config as ROLL would.
+
+    Raises
+    ------
+    BadObjective
+        An option that an objective cannot express.
+    """
+    del trainer
+    o = Options("ROLL", config, version, read=READ, defaults=DEFAULTS, unrelated=UNRELATED)
+    distilled, weighted = "distillation from a teacher", "responses are weighted by another quantity"
+    o.need_off(
+        entropy_loss_coef="an entropy bonus in the loss",
+        postive_loss_coef="a likelihood term on successes in the loss",
+        use_topr_neg_loss_coef="another loss on failures",
+        use_topr_loss="another loss on failures",
+        difficulty_loss_weight=weighted,
+        length_loss_weight=weighted,
+        error_max_len_clip="rows are masked by score and length",
+        whiten_rewards="token rewards are standardised before the advantage",
+        target_kl="the coefficient adapts",
+        is_pure_opd=distilled,
+        use_opd=distilled,
+    )
+    if o["use_policy_loss_type"] != "PPO":
+        raise o.refuse("use_policy_loss_type", "it was not read")
+    gae = o["adv_estimator"] == "gae"
+    bound = (-o["reward_clip"], o["reward_clip"]) if o["reward_clip"] else None
+    baseline, scale = _advantage(o, gae, bound)
+    variant = "ppo"
+    if o["actor_train.worker_cls"].endswith("ActorPGWorker"):
+        variant = o["actor_train.pg_variant"]
+    clip = _clip(o, variant)
+    aggregation = _aggregation(o)
+    objective = Objective(
+        name=f"roll-{o['adv_estimator']}" + (f"-{variant}" if variant != "ppo" else ""),
+        shaping=Shaping(clip=bound if gae else None),
+        filter=_filter(o),
+        baseline=baseline,
+        scale=scale,
+        ratio=_ratio(o, clip, aggregation),
+        clip=clip,
+        aggregation=aggregation,
+        kl=_kl(o, gae),
+    )
+    return o.declared(objective)
+
+
+def _advantage(o: Options, gae: bool, bound: tuple[float, float] | None) -> tuple[Baseline, Scale]:
+    if o["adv_estimator"] not in ("gae", "reinforce", "grpo"):
+        raise o.refuse("adv_estimator", "steps of an agent have their own groups, or it is unknown")
+    whiten = _WHITEN if o["whiten_advantages"] else None
+    clip = (-o["advantage_clip"], o["advantage_clip"]) if o["advantage_clip"] is not None else None
+    mean, std = o["norm_mean_type"], o["norm_std_type"]
+    if o["adv_estimator"] == "grpo":
+        mean = std = "group"
+    if gae:
+        if (mean, std) != (None, None):
+            raise o.refuse("norm_mean_type" if mean else "norm_std_type", "normalised before a critic")
+        baseline = Baseline(kind="gae", gamma=o["gamma"], lam=o["lambd"])
+        return baseline, Scale(whiten=whiten, clip=clip)
+    if o["gamma"] != 1:
+        raise o.refuse("gamma", "discounted returns without a critic")
+    if "running" in (mean, std) or (mean is None and std is not None) or (mean, std) == ("batch", "group"):
+        raise o.refuse(
+            "norm_std_type", f"with norm_mean_type={mean!r} groups without spread blow up, or run on"
+        )
+    means: Any = {None: "none", "group": "group_mean", "batch": "batch_mean"}
+    stds: Any = {None: "none", "group": "group_std", "batch": "batch_std"}
+    how: dict[str, Any] = {"ddof": 1, "epsilon": 1e-6} if std is not None else {}
+    kind = o.one_of("norm_std_type", stds) if o["adv_estimator"] != "grpo" else stds[std]
+    scale = Scale(kind=kind, **how, reward_clip=bound, whiten=whiten, clip=clip)
+    return Baseline(kind=means[mean]), scale
+
+
+def _clip(o: Options, variant: str) -> AnySurrogate:
+    if variant == "topr":
+        raise o.refuse("actor_train.pg_variant", "failures by score are weighted otherwise than successes")
+    width = o["pg_clip"]
+    low, high = (o["pg_clip_low"], o["pg_clip_high"]) if o["use_pg_clip_range"] else (width, width)
+    table: dict[str, AnySurrogate] = {
+        "ppo": PPOClip(
+            epsilon_low=low, epsilon_high=high, dual=1.0 + 2.0 * width if o["dual_clip_loss"] else None
+        ),
+        "vanilla": NoClip(),
+        "tis": CISPOClip(
+            epsilon_low=1.0 - o["actor_train.tis_lower_bound"],
+            epsilon_high=o["actor_train.tis_upper_bound"] - 1.0,
+        ),
+        "cispo": CISPOClip(
+            epsilon_low=o["actor_train.cispo_epsilon_low"],
+            epsilon_high=o["actor_train.cispo_epsilon_high"],
+            masked=o["actor_train.cispo_use_unified_mask"],
+        ),
+        "kimi15": Regression(tau=o["actor_train.kimi15_tau"]),
+    }
+    if variant not in table:
+        raise BadObjective(f"ROLL has no pg_variant {variant!r}. Known: topr, {', '.join(table)}.")
+    return table[variant]
+
+
+def _ratio(o: Options, clip: AnySurrogate, aggregation: Aggregation) -> Ratio:
+    corrections = _corrections(o, aggregation)
+    if isinstance(clip, NoClip):
+        return Ratio(corrections=corrections)
+    level: Any = "token"
+    if isinstance(clip, PPOClip):
+        level = o.one_of("importance_sampling", {"token": "token", "seq": "sequence"})
+    return Ratio(denominator="old", level=level, corrections=corrections)
+
+
+def _corrections(o: Options, aggregation: Aggregation) -> tuple[Correction, ...]:
+    given = o["train_infer_correction"] or {}
+    levels: Any = {"token": "token", "geometric": "sequence", "sequence": "product"}
+    made = []
+    weight = given.get("is_weight") or {}
+    rules = [rule for rule in given.get("filters") or () if rule.get("enabled")]
+    if weight.get("enabled"):
+        level = levels.get(weight.get("weight_type", "token"))
+        if level is None or not weight.get("detach", True):
+            raise o.refuse("train_infer_correction", "weights per segment, or with a gradient")
+        made.append(Correction(level=level, high=weight.get("upper_bound", 1.2)))
+    unmasked = aggregation.kind == "token-mean" and not o["enable_old_logprobs_recompute"]
+    for rule in rules:
+        level = levels.get(rule.get("agg_type", "token"))
+        if level is None or rule.get("diff_enabled"):
+            raise o.refuse("train_infer_correction", "a filter per segment, or on probabilities")
+        if unmasked:
+            raise o.refuse(
+                "train_infer_correction", "token-mean keeps the filtered tokens of the policy term"
+            )
+        if rule.get("ratio_enabled", True):
+            gate = Correction(
+                action="gate",
+                level=level,
+                low=rule.get("ratio_low", 0.8),
+                high=rule.get("ratio_high", 1.2),
+                leaves_denominator=True,
+                weighs_kl=True,
+            )
+            made.append(gate)
+    return tuple(made)
+
+
+def _aggregation(o: Options) -> Aggregation:
+    factor = o["rl_loss_coef"]
+    # Rows are counted before the filters of the loss empty some of them.
+    filters = (o["train_infer_correction"] or {}).get("filters") or ()
+    late = any(rule.get("enabled") for rule in filters) and not o["enable_old_logprobs_recompute"]
+    rows: Any = "all" if late else "nonempty"
+    if o["loss_agg_mode"] == "seq-mean-token-sum-norm":
+        if o["sequence_length"] is None:
+            msg = "ROLL's seq-mean-token-sum-norm divides by the padded width: sequence_length is unset."
+            raise BadObjective(msg)
+        o.notes.append("The divisor is the padded width, taken as sequence_length - 1.")
+    table = {
+        "seq-mean-token-mean": Aggregation(rows=rows, epsilon=1e-8, factor=factor),
+        "token-mean": Aggregation(kind="token-mean", factor=factor),
+        "seq-mean-token-sum": Aggregation(kind="seq-mean-token-sum", rows=rows, factor=factor),
+        "seq-mean-token-sum-norm": Aggregation(
+            kind="token-sum-norm", constant=float((o["sequence_length"] or 2) - 1), factor=factor
+        ),
+    }
+    return o.one_of("loss_agg_mode", table)
+
+
+def _kl(o: Options, gae: bool) -> KL:
+    reward = loss = None
+    if o["add_token_level_kl"] and o["init_kl_coef"]:
+        if o["kl_penalty"] == "full":
+            raise o.refuse("kl_penalty", "the KL of whole distributions")
+        kind: Any = o.one_of("kl_penalty", {"kl": "k1", "abs": "abs", "mse": "k2"})
+        form: Any = "token" if gae else "to_go"
+        reward = RewardKL(coefficient=o["init_kl_coef"], estimator=kind, stage="after_scale", form=form)
+    if o["use_kl_loss"] and o["kl_loss_coef"]:
+        loss = LossKL(coefficient=o["kl_loss_coef"], output_clamp=10.0)
+    return KL(reward=reward, loss=loss)
+
+
+def _filter(o: Options) -> Filter:
+    dynamic = o["difficulty_mask"]
+    if dynamic and (o["difficulty_low_threshold"], o["difficulty_high_threshold"]) != (0, 1):
+        raise o.refuse("difficulty_mask", "groups are kept by their mean score")
+    if dynamic:
+        o.notes.append(
+            "Groups were kept where 0 < mean score < 1: those with two different rewards, if 0 or 1."
+        )
+    return Filter(dynamic_sampling=dynamic, mask_truncated=o["max_len_mask"])
