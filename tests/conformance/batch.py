@@ -178,8 +178,11 @@ def random_batch(kind: Kind, seed: int) -> Batch:
     def drawn(spread: float) -> Tensor:
         return torch.from_numpy(rng.normal(0.0, spread, shape)) if spread else torch.zeros(shape).double()
 
+    def below(values: Tensor) -> Tensor:
+        return values.clamp(max=-1e-3)
+
     old = torch.from_numpy(-0.05 - rng.exponential(1.0, shape))
-    theta = torch.minimum(old + drawn(kind.drift), torch.tensor(-1e-3).double())
+    theta = below(old + drawn(kind.drift))
     slices = np.repeat(np.arange(len(sizes)) * kind.micro_batches // len(sizes), sizes)
     components = {
         "right": torch.from_numpy(rng.choice([0.0, 1.0], rows)),
@@ -202,8 +205,8 @@ def random_batch(kind: Kind, seed: int) -> Batch:
         truncated=torch.from_numpy(lengths >= kind.width),
         theta=theta,
         old=old,
-        ref=old + drawn(kind.far_ref),
-        sampler=old + drawn(kind.mismatch),
+        ref=below(old + drawn(kind.far_ref)),
+        sampler=below(old + drawn(kind.mismatch)),
         value=drawn(0.5),
         entropy=torch.from_numpy(rng.exponential(1.0, shape)),
     )

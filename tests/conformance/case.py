@@ -13,6 +13,7 @@ from audit.objectives.coefficients import token_advantage
 from audit.objectives.objective import Objective
 from audit.objectives.weights import batch_coefficients, token_weights
 from conformance.batch import Batch, Kind, random_batch
+from conformance.double import in_float64
 
 PLAIN = Kind()
 SEEDS = (0, 1, 2)
@@ -80,7 +81,8 @@ def measure(case: Case, objective: Objective | None = None) -> Errors:
     found = Errors()
     for seed in SEEDS:
         batch = random_batch(case.kind, seed)
-        theirs = case.theirs(batch)
+        with in_float64():
+            theirs = case.theirs(batch)
         mine = ours(batch, case.objective if objective is None else objective)
         found = found.worse(compare(mine, theirs, batch.mask))
     return found

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from conformance import trl_cases, verl_corrections, verl_estimators, verl_losses
+from conformance import (
+    areal_cases,
+    liger_cases,
+    openrlhf_cases,
+    skyrl_cases,
+    trl_cases,
+    unsloth_cases,
+    verl_corrections,
+    verl_estimators,
+    verl_losses,
+)
 from conformance.case import Case
 
 CASES: list[Case] = [
@@ -10,4 +20,9 @@ CASES: list[Case] = [
     *verl_estimators.CASES,
     *verl_losses.CASES,
     *verl_corrections.CASES,
+    *openrlhf_cases.CASES,
+    *skyrl_cases.CASES,
+    *areal_cases.CASES,
+    *liger_cases.CASES,
+    *unsloth_cases.CASES,
 ]

@@ -1,4 +1,4 @@
-"""Stand-ins for what the frameworks import on load but do not need for their mathematics: Ray, Triton, vLLM."""
+"""Stand-ins for what the frameworks import but do not need for their mathematics: Ray, Triton, vLLM."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
-from typing import Any
+from typing import Any, ClassVar
 from unittest.mock import MagicMock
 
 
 class _Stub(ModuleType):
     """A module in which every name exists: decorators return what they decorate, classes can be derived."""
 
-    __path__: list[str] = []
+    __path__: ClassVar[list[str]] = []
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -26,6 +26,15 @@ class _Stub(ModuleType):
         if name[0].isupper():
             return type(name, (), {})
         return MagicMock()
+
+
+class _Bare(ModuleType):
+    """A package whose submodules can be imported, and in which every class exists."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name[:1].isupper():
+            return type(name, (), {})
+        raise AttributeError(name)
 
 
 def _decorator(*args: Any, **options: Any) -> Any:
@@ -55,3 +64,23 @@ def stub(*names: str) -> None:
     missing = [name for name in names if name not in sys.modules and PathFinder.find_spec(name) is None]
     if missing:
         sys.meta_path.append(_Finder(missing))
+
+
+def bare(*names: str) -> None:
+    """Let submodules of installed packages be imported without running the packages' own ``__init__``."""
+    for name in names:
+        if name in sys.modules:
+            continue
+        parent, _, _ = name.rpartition(".")
+        path = sys.modules[parent].__path__ if parent else None
+        spec = PathFinder.find_spec(name, path)
+        assert spec is not None, name
+        module = _Bare(name)
+        module.__path__ = list(spec.submodule_search_locations or [])
+        sys.modules[name] = module
+
+
+def replace(*names: str) -> None:
+    """Stand in for single modules of installed packages."""
+    for name in names:
+        sys.modules.setdefault(name, _Stub(name))

@@ -1,4 +1,4 @@
-"""TRL 1.16: losses, scales, KL forms, sampler modes and filters of GRPOTrainer, RLOOTrainer and GMPOTrainer."""
+"""TRL 1.16: losses, scales, KL forms, sampler modes and filters of its GRPO, RLOO and GMPO trainers."""
 
 from __future__ import annotations
 
@@ -69,7 +69,6 @@ def case(
         name,
         objective,
         answer(trainer, weights, **options),
-        precision="float32" if objective.scale.kind != "none" else "float64",  # n / (n - 1) of ``nanstd``
         kind=kind,
         config=config if trainer != "gmpo" and weights is None else None,
         trainer={"grpo": "GRPOTrainer", "rloo": "RLOOTrainer", "gmpo": "GMPOTrainer"}[trainer],

@@ -20,7 +20,7 @@ Estimator = Callable[[Batch], Tensor]
 @cache
 def verl() -> SimpleNamespace:
     """The modules that decide."""
-    stub("ray", "vllm", "triton", "flash_attn", "deepspeed", "megatron")
+    stub("ray", "vllm", "flash_attn", "deepspeed", "megatron")
     from verl.trainer.ppo import core_algos, rollout_corr_helper
     from verl.workers.config import ActorConfig, PolicyLossConfig
 
