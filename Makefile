@@ -2,11 +2,12 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
-PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
+PIP_IN := python -m pip --disable-pip-version-check install --quiet -c constraints.txt
+PIP    := $(BIN)/$(PIP_IN)
 INPUTS := pyproject.toml setup.py constraints.txt
 export HF_HUB_OFFLINE = 1
 
-.PHONY: help demo test check sample-logs truth schemas clean
+.PHONY: help demo test check sample-logs truth conformance schemas clean
 .DEFAULT_GOAL := help
 
 help:  ## List the targets
@@ -48,8 +49,18 @@ sample-logs: $(VENV)/.installed-dev  ## Train the sample runs again and replace 
 truth: $(VENV)/.installed-dev  ## Compare weights with TRL's own gradient again: docs/trl-gradient.md
 	$(BIN)/python tests/recorders/truth_page.py
 
+conformance: .venv-conformance/.installed  ## Compare weights with the frameworks' own code again: docs/conformance.md
+	.venv-conformance/bin/python tests/conformance/page.py
+
+.venv-conformance/.installed: $(INPUTS) $(wildcard tests/conformance/requirements*.txt)
+	@echo "Installing TRL, verl, OpenRLHF, SkyRL, AReaL, Liger and Unsloth (some minutes)"
+	@$(PYTHON) -m venv .venv-conformance
+	@.venv-conformance/bin/$(PIP_IN) -r tests/conformance/requirements.txt -e .
+	@.venv-conformance/bin/$(PIP_IN) --no-deps -r tests/conformance/requirements-no-deps.txt
+	@touch $@
+
 schemas: $(VENV)/.installed-dev  ## Write schemas/*.schema.json again from the result types
 	$(BIN)/python -m audit.report.schemas
 
 clean:  ## Remove the virtual environment and what the tools left behind
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache report.html
+	rm -rf $(VENV) .venv-conformance build dist *.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache report.html

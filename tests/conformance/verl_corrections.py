@@ -79,6 +79,8 @@ def rejected(
     options = {"rollout_rs": kind, "rollout_rs_threshold": threshold}
     made_case = case(f"rollout RS, {name}", objective, theirs, options)
     made_case.config["actor_rollout_ref"]["actor"].update(actor)  # type: ignore[index]
+    if kept and aggregation is None:  # the older trainer counts tokens after rejection
+        made_case.config["trainer"] = {"use_v1": False}  # type: ignore[index]
     return made_case
 
 

@@ -171,7 +171,7 @@ CASES = [
         {"tau_pos": 2.0, "tau_neg": 5.0},
         {"loss_mode": "sapo"},
     ),
-    case("gpg", BASE.replace(ratio=Ratio(), clip=NoClip()), None, {"loss_mode": "gpg"}),
+    case("gpg loss", BASE.replace(ratio=Ratio(), clip=NoClip()), None, {"loss_mode": "gpg"}),
     case(
         "geo_mean",
         BASE.replace(

@@ -146,6 +146,7 @@ def _rejection(
     counted_before = not legacy and (
         numerator == "theta" or (number >= (0, 9) and config.get("trainer.use_v1", True))
     )
+    by_row = mode == "sapo" or config.get("actor.loss_agg_mode") == "seq-mean-token-mean"
     return tuple(
         Correction(
             action="gate",
@@ -153,7 +154,7 @@ def _rejection(
             numerator=numerator,
             low=low,
             high=high,
-            leaves_denominator=not counted_before,
+            leaves_denominator=not counted_before or by_row,  # a row divides by the tokens it kept
             weighs_kl=numerator == "old",
         )
         for level, low, high in windows
