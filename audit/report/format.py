@@ -142,7 +142,7 @@ def setting(value: Any) -> str:
         return f"{value:g}"
     if isinstance(value, dict):
         if "coefficient" in value:
-            return " ".join(setting(inner) for inner in value.values())
+            return " ".join(setting(inner) for inner in value.values() if inner is not None)
         return " ".join(f"{key} {setting(inner)}" for key, inner in value.items())
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(setting(inner) for inner in value)}]"

@@ -6,6 +6,7 @@ take the defaults of the version that ran.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any, Protocol
 
@@ -29,7 +30,7 @@ from audit.objectives.dialects import (
 from audit.objectives.dialects.declared import Declared
 from audit.objectives.objective import from_dict
 
-__all__ = ["DIALECTS", "Declared", "Dialect", "from_framework"]
+__all__ = ["DIALECTS", "Declared", "Dialect", "defaults", "from_framework", "versions_read"]
 
 
 class Dialect(Protocol):
@@ -93,3 +94,39 @@ def from_framework(
         msg = f"config of {name} {version}: a value has the wrong type or range ({error})."
         raise BadObjective(msg) from None
     return declared
+
+
+def versions_read(name: str) -> tuple[str, str]:
+    """Return the oldest and the newest version that a framework's dialect was written from.
+
+    Raises
+    ------
+    UnknownName
+    """
+    module = _module(name)
+    if hasattr(module, "versions"):
+        oldest, newest = module.versions()
+        return oldest, newest
+    return module.READ, module.READ
+
+
+def defaults(
+    name: str, version: str, config: Mapping[str, Any], *, trainer: str | None = None
+) -> dict[str, Any]:
+    """Return the defaults that a version gives to the keys that ``config`` leaves open, where tabled.
+
+    Raises
+    ------
+    UnknownName, BadObjective
+    """
+    module = _module(name)
+    if not hasattr(module, "defaults"):
+        return {}
+    found: dict[str, Any] = module.defaults(config, version, trainer)
+    return found
+
+
+def _module(name: str) -> Any:
+    if name.lower() not in DIALECTS:
+        raise UnknownName.of("framework", name, DIALECTS)
+    return sys.modules[DIALECTS[name.lower()].__module__]

@@ -13,7 +13,14 @@ from typing import Any
 
 from audit.errors import UnknownName
 from audit.objectives.dialects.declared import Declared
-from audit.objectives.dialects.trl_config import complete, newest, oldest, unknown_options, version_number
+from audit.objectives.dialects.trl_config import (
+    complete,
+    newest,
+    of_other_versions,
+    oldest,
+    unknown_options,
+    version_number,
+)
 from audit.objectives.dialects.trl_gmpo import gmpo
 from audit.objectives.dialects.trl_grpo import grpo
 from audit.objectives.dialects.trl_rloo import rloo
@@ -60,7 +67,10 @@ def objective_from_config(config: Mapping[str, Any], version: str, trainer: str 
     if name not in _BUILD:
         raise UnknownName.of("TRL trainer", trainer, TRAINERS)
     config_class, build = _BUILD[name]
-    full = complete(config, version, config_class)
+    foreign = of_other_versions(config, version, config_class)
+    notes += [f"{key} is not an option of TRL {version}: it has no effect." for key in foreign]
+    own = {key: value for key, value in config.items() if key not in foreign}
+    full = complete(own, version, config_class)
     if name == "gmpo" and "epsilon" not in config:
         full["epsilon"] = 0.4
     number = version_number(version)

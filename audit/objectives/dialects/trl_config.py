@@ -19,6 +19,9 @@ _TELLING = re.compile(
     r"rewards?|scale|scaling|surrogate)(?:_|$)"
 )
 
+# Options of transformers.TrainingArguments that were tabled while TRL gave them another default.
+_INHERITED = ("gradient_accumulation_steps", "per_device_train_batch_size")
+
 
 def complete(config: Mapping[str, Any], version: str, config_class: str) -> dict[str, Any]:
     """Return ``config`` over the defaults that ``config_class`` had at ``version``.
@@ -41,6 +44,14 @@ def complete(config: Mapping[str, Any], version: str, config_class: str) -> dict
         for key in entry.get("removed", ()):
             full.pop(key, None)
     return {**full, **config}
+
+
+def of_other_versions(config: Mapping[str, Any], version: str, config_class: str) -> list[str]:
+    """Return the keys of ``config`` that set an option which ``config_class`` lacks at ``version``."""
+    entries = _defaults()[config_class]
+    tabled = {key for entry in entries for key in entry["set"]} - set(_INHERITED)
+    own = complete({}, version, config_class)
+    return sorted(key for key in config if key in tabled and key not in own)
 
 
 def unknown_options(config: Mapping[str, Any], config_class: str) -> tuple[str, ...]:
