@@ -44,6 +44,7 @@ def cluster_sums(columns: np.ndarray, cluster: np.ndarray) -> np.ndarray:
     return sums
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def bootstrap(
     sums: np.ndarray, statistic: Callable[[np.ndarray], np.ndarray], *, seed: int = 0
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

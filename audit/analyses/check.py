@@ -136,7 +136,7 @@ def _groups(rows: RunRows, declared: Objective | None) -> list[Problem]:
                 hint="A group key that is new for every response is the usual cause: group by prompt_id.",
             )
         )
-    dead = float(groups.dead[groups.size > 0].mean()) if len(groups.dead) else 0.0
+    dead = float(groups.dead[groups.size > 0].mean()) if total else 0.0
     if dead > 0.5:
         problems.append(
             Problem(

@@ -82,6 +82,7 @@ def coalition_sums(rows: RunRows, a: Objective, b: Objective, parts: tuple[str, 
     )
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def distances(sums: np.ndarray, count: int) -> np.ndarray:
     """1 - cosine between A's weights and each hybrid's: (..., 2^k) from totals of shape (..., 2 · 2^k)."""
     dots, squares = sums[..., :count], sums[..., count:]

@@ -60,6 +60,7 @@ class Inference(msgspec.Struct, frozen=True):
     n: int = 0
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def infer(rows: RunRows, declared: Objective | None) -> Inference:
     """Recompute the advantages under every candidate and name the ones that fit.
 

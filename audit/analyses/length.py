@@ -131,6 +131,7 @@ def _under(rows: RunRows, name: str, side: np.ndarray) -> ObjectivePressure:
         return ObjectivePressure(name, None, skipped=str(error))
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def _pressure(rows: RunRows, weight: np.ndarray, side: np.ndarray) -> Pressure:
     """Cov(weight, length) within group among correct, wrong, and all responses, over mean |weight|.
 
