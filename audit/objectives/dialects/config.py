@@ -172,19 +172,19 @@ def nested(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return a config with dotted keys unfolded, as nested dicts."""
     tree: dict[str, Any] = {}
     for name, value in config.items():
-        *parents, leaf = str(name).lstrip("-").replace("-", "_").split(".")
-        place = tree
-        for parent in parents:
-            inner = place.get(parent)
-            if not isinstance(inner, dict):
-                inner = place[parent] = {}
-            place = inner
-        if isinstance(value, Mapping):
-            before = place.get(leaf)
-            place[leaf] = {**(before if isinstance(before, dict) else {}), **nested(value)}
-        else:
-            place[leaf] = value
+        leaf: Any = nested(value) if isinstance(value, Mapping) else value
+        for part in reversed(str(name).lstrip("-").replace("-", "_").split(".")):
+            leaf = {part: leaf}
+        _merge(tree, leaf)
     return tree
+
+
+def _merge(tree: dict[str, Any], more: dict[str, Any]) -> None:
+    for name, value in more.items():
+        if isinstance(value, dict) and isinstance(tree.get(name), dict):
+            _merge(tree[name], value)
+        else:
+            tree[name] = value
 
 
 def _walk(path: str, tree: Mapping[str, Any], known: Any) -> Iterator[tuple[str, Any]]:

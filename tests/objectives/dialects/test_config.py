@@ -1,0 +1,136 @@
+"""Reading options: nested and dotted keys, unknown keys, versions, refusals; and every dialect's promises."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+
+from audit.errors import BadObjective
+from audit.objectives.dialects import DIALECTS, from_framework
+from audit.objectives.dialects.config import Options, bounds, nested
+from audit.objectives.objective import Objective, from_dict
+
+DEFAULTS: dict[str, Any] = {"loss.type": "ppo", "loss.clip": 0.2, "algo.type": "grpo", "algo.norm": None}
+VERSIONS = {
+    "openrlhf": "0.11.2",
+    "nemo-rl": "0.7.0",
+    "prime-rl": "0.8.0",
+    "slime": "0.3.1",
+    "miles": "0.3.1",
+    "skyrl": "0.3.0",
+    "areal": "1.0.4",
+    "open-instruct": "0.3.0",
+    "tinker": "0.6.1",
+    "tinker-cookbook": "0.6.1",
+    "oat": "0.2.3",
+    "roll": "0.3.0",
+}
+
+
+def read(config: dict[str, Any], version: str = "1.2.3", **how: Any) -> Options:
+    return Options("Toy", config, version, read="1.2.3", defaults=DEFAULTS, **how)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"loss": {"clip": 0.3}},
+        {"loss.clip": 0.3},
+        {"trainer": {"loss": {"clip": 0.3}}},
+        {"trainer.loss.clip": 0.3},
+        {"clip": 0.3},
+        {"--loss.clip": 0.3},
+    ],
+)
+def test_a_key_is_found_under_more_levels_or_alone(config: dict[str, Any]) -> None:
+    options = read(config)
+    assert options["loss.clip"] == 0.3
+    assert options.given("loss.clip")
+    assert not options.given("loss.type")
+    assert options["loss.type"] == "ppo"
+
+
+def test_a_name_that_two_options_share_needs_its_level() -> None:
+    assert read({"type": "rloo"})["algo.type"] == "grpo"
+    assert read({"algo": {"type": "rloo"}})["algo.type"] == "rloo"
+
+
+def test_a_mapping_may_be_the_value_of_an_option() -> None:
+    assert read({"algo": {"norm": {"level": "group"}}})["algo.norm"] == {"level": "group"}
+    assert read({"algo.norm.level": "group", "algo": {"norm": {"eps": 1}}})["algo.norm"] == {
+        "level": "group",
+        "eps": 1,
+    }
+
+
+def test_dotted_keys_unfold_beside_nested_ones() -> None:
+    assert nested({"a.b": 1, "a": {"c-d": 2}, "--e": {}}) == {"a": {"b": 1, "c_d": 2}, "e": {}}
+
+
+def test_keys_that_nobody_knows_are_reported_where_they_sound_like_options() -> None:
+    config = {
+        "loss": {"clip_hi": 0.3, "chunks": 4},
+        "critic": {"clip": 0.5},
+        "kl_coef": 0.1,
+        "adam_eps": 1e-8,
+        "lr": 1e-6,
+    }
+    declared = read(config, unrelated="adam_eps").declared(Objective())
+    assert declared.unknown == ("kl_coef", "loss.clip_hi")
+    assert any("'loss.clip_hi'" in note and "'clip'" in note for note in declared.notes)
+
+
+def test_an_unknown_value_names_the_closest() -> None:
+    with pytest.raises(
+        BadObjective, match=r"Toy has no algo\.type 'grpu'\. Did you mean 'grpo'\? Known: grpo"
+    ):
+        read({"algo": {"type": "grpu"}}).one_of("algo.type", {"grpo": 1})
+
+
+def test_a_version_that_was_not_read_is_said() -> None:
+    assert read({}).notes == []
+    assert "was read at 1.2.3" in read({}, "1.3.0").notes[0]
+    assert "was read at 1.2.3" in read({}, "3f4558c").notes[0]
+    assert read({}, "1.1.9").older_than("1.2.0")
+    assert read({}, "1.3.0").newer_than("1.2.3")
+    assert not read({}, "main").older_than("1.2.0")
+
+
+def test_half_a_pair_of_bounds() -> None:
+    assert bounds(None, None) is None
+    assert bounds(None, 2.0) == (-1e30, 2.0)
+
+
+def test_values_of_the_wrong_type_are_one_line() -> None:
+    with pytest.raises(BadObjective, match="epsilon_low"):
+        from_framework("slime", "0.3.1", {"eps_clip": "wide"})
+    with pytest.raises(BadObjective):
+        from_framework("areal", "1.0.4", {"actor": {"reward_norm": "group"}})
+
+
+@pytest.mark.parametrize("name", VERSIONS)
+def test_every_dialect_names_its_sources_and_reads_an_empty_config(name: str) -> None:
+    header = " ".join((sys.modules[DIALECTS[name].__module__].__doc__ or "").split())
+    assert "Read: " in header
+    assert ".py" in header
+    assert "departs" in header
+    assert "released package" in header
+    declared = from_framework(name, VERSIONS[name], {})
+    assert declared.unknown == ()
+    assert not any("was read at" in note for note in declared.notes)
+    assert from_dict(declared.objective.to_dict()) == declared.objective
+    assert "was read at" in from_framework(name, "99.0.0", {}).notes[0]
+
+
+def test_every_registered_dialect_has_a_header_with_its_sources() -> None:
+    for name, dialect in DIALECTS.items():
+        header = sys.modules[dialect.__module__].__doc__ or ""
+        assert "Read: " in header, name
+
+
+def test_a_mistyped_option_is_reported_with_the_closest() -> None:
+    declared = from_framework("skyrl", "0.3.0", {"trainer": {"algorithm": {"kl_los_coef": 0.1}}})
+    assert declared.unknown == ("trainer.algorithm.kl_los_coef",)
+    assert any("kl_loss_coef" in note for note in declared.notes)
