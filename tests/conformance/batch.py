@@ -36,7 +36,9 @@ class Kind:
     rewards: str = "real"
     """``real``: drawn from a few binary fractions; ``binary``: 0 or 1."""
     micro_batches: int = 1
-    """Accumulation slices of whole groups that make the one update."""
+    """Accumulation slices of whole groups."""
+    updates: int = 1
+    """Optimiser steps of as many slices each; all belong to one generation batch."""
     missing: bool = False
     """Some reward components are NaN, and one response has none at all."""
 
@@ -139,7 +141,7 @@ class Batch:
             length=join(self.length, ones),
             loss_tokens=join(self.mask.sum(1), ones),
             group=join(self.group, torch.arange(self.groups)),
-            update=torch.zeros(rows, dtype=torch.int64),
+            update=join(self.micro * self.kind.updates // self.kind.micro_batches, ones - 1),
             generation_batch=torch.zeros(rows, dtype=torch.int64),
             micro_batch=join(self.micro, ones - 1),
             greedy=torch.arange(rows) >= self.rows if greedy else None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from conformance import (
     areal_cases,
     liger_cases,
+    nemo_rl_cases,
     openrlhf_cases,
     skyrl_cases,
     trl_cases,
@@ -12,6 +13,8 @@ from conformance import (
     verl_corrections,
     verl_estimators,
     verl_losses,
+    written_cases,
+    written_rows_cases,
 )
 from conformance.case import Case
 
@@ -25,4 +28,7 @@ CASES: list[Case] = [
     *areal_cases.CASES,
     *liger_cases.CASES,
     *unsloth_cases.CASES,
+    *nemo_rl_cases.CASES,
+    *written_cases.CASES,
+    *written_rows_cases.CASES,
 ]

@@ -89,7 +89,7 @@ def stand_in(options: dict[str, Any], batch: Batch, theta: Tensor, rows: Tensor)
             pad_across_processes=lambda x, **_: x,
             sync_gradients=True,
         ),
-        current_gradient_accumulation_steps=slices,
+        current_gradient_accumulation_steps=slices // batch.kind.updates,
         aux_loss_enabled=False,
         _entropy_bonus_enabled=False,
         _metrics={"train": defaultdict(list)},
@@ -169,6 +169,7 @@ def answer(
         if options["mask_truncated_completions"]:
             mask = mask * ~batch.truncated[:, None]
         ratio = sampler_weights(options, batch) if options["use_vllm"] else None
+        accumulation = batch.kind.micro_batches // batch.kind.updates
 
         def loss(theta: Tensor) -> Tensor:
             total = theta.new_zeros(())
@@ -192,7 +193,7 @@ def answer(
                     stand_in(options, batch, theta, rows), SimpleNamespace(training=True), inputs
                 )
                 # RLOOTrainer leaves the division by accumulation steps to transformers.
-                total = total + (part / batch.kind.micro_batches if trainer == "rloo" else part)
+                total = total + (part / accumulation if trainer == "rloo" else part)
             return total
 
         return Answer(made, gradient(batch, loss))

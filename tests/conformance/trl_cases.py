@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 from audit.objectives.objective import (
@@ -24,7 +25,7 @@ from conformance.batch import EVEN, Kind
 from conformance.case import Case
 from conformance.trl_calls import answer
 
-TWO = Kind(groups=EVEN, micro_batches=2)
+TWO = Kind(groups=EVEN, micro_batches=4, updates=2)
 SHARED = Aggregation(kind="token-mean", scope="generation_batch")
 ROWS = Aggregation(kind="seq-mean-token-mean", scope="micro_batch")
 SUMS = Aggregation(kind="seq-mean-token-sum", scope="micro_batch")
@@ -62,7 +63,7 @@ def case(
         config.setdefault("max_completion_length", 13)
     else:
         config.setdefault("beta", 0.0)
-    config |= {"gradient_accumulation_steps": 2, "steps_per_generation": 2, "num_iterations": 2}
+    config |= {"gradient_accumulation_steps": 2, "steps_per_generation": 4, "num_iterations": 2}
     return Case(
         "trl",
         "1.16.0",
@@ -167,18 +168,18 @@ CASES = [
     case(
         "vespo, vLLM token_mask",
         BASE.replace(
-            clip=VESPO(), ratio=Ratio(denominator="old", corrections=(Correction(action="mask", high=1.7),))
+            clip=VESPO(), ratio=Ratio(denominator="old", corrections=(Correction(action="mask", high=1.4),))
         ),
         loss_type="vespo",
         use_vllm=True,
         vllm_importance_sampling_mode="token_mask",
-        vllm_importance_sampling_clip_max=1.7,
+        vllm_importance_sampling_clip_max=1.4,
     ),
     case(
         "two-sided clip",
         BASE.replace(clip=PPOClip(epsilon_low=0.2, epsilon_high=0.2, delta=1.5)),
         delta=1.5,
-        kind=Kind(groups=EVEN, micro_batches=2, drift=0.8),
+        kind=replace(TWO, drift=0.8),
     ),
     case("KL, pathwise", BASE.replace(kl=pull("pathwise")), beta=0.3, use_bias_correction_kl=False),
     case("KL, times the ratio", BASE.replace(kl=pull("ratio")), beta=0.3),
@@ -186,7 +187,7 @@ CASES = [
         "KL, times the ratio, far",
         BASE.replace(kl=pull("ratio")),
         beta=0.3,
-        kind=Kind(groups=EVEN, micro_batches=2, far_ref=2.5),
+        kind=replace(TWO, far_ref=2.5),
     ),
     case(
         "gspo, KL times the ratio of the response",
@@ -226,7 +227,7 @@ CASES = [
         "several rewards, some missing",
         BASE.replace(shaping=Shaping(weights=BOTH)),
         weights=BOTH,
-        kind=Kind(groups=EVEN, micro_batches=2, missing=True),
+        kind=replace(TWO, missing=True),
     ),
     case(
         "normalize_then_sum (GDPO)",
@@ -255,7 +256,7 @@ CASES = [
         ),
         weights=BOTH,
         multi_objective_aggregation="normalize_then_sum",
-        kind=Kind(groups=EVEN, micro_batches=2, missing=True),
+        kind=replace(TWO, missing=True),
     ),
     case("rloo", LOO, trainer="rloo"),
     case(
@@ -281,7 +282,7 @@ CASES = [
         LOO.replace(shaping=Shaping(weights=BOTH)),
         trainer="rloo",
         weights=BOTH,
-        kind=Kind(groups=EVEN, micro_batches=2, missing=True),
+        kind=replace(TWO, missing=True),
     ),
     case(
         "gmpo",

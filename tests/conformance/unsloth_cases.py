@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,7 +19,7 @@ from torch import Tensor
 
 from audit.objectives.objective import KL, Aggregation, Correction, LossKL, Objective, Ratio, Scale
 from audit.objectives.surrogates import SAPO, VESPO, CISPOClip, PPOClip
-from conformance.batch import EVEN, Batch, Kind
+from conformance.batch import Batch, Kind
 from conformance.case import Answer, Case, gradient
 from conformance.trl_calls import DEFAULTS, advantages, trl
 from conformance.trl_cases import BASE, NARROW, OPSM, SEQUENCE, THRESHOLD, TWO
@@ -62,7 +63,7 @@ def answer(*, scale: str = "group", beta: float = 0.0, **options: Any) -> Callab
                     beta,
                     made[rows],
                     num_items_in_batch=batch.mask.sum(),
-                    current_gradient_accumulation_steps=batch.kind.micro_batches,
+                    current_gradient_accumulation_steps=batch.kind.micro_batches // batch.kind.updates,
                     steps_per_generation=batch.kind.micro_batches,
                     get_gamma_weights=grpo.get_gamma_weights,
                     get_off_policy_mask=grpo.get_off_policy_mask,
@@ -100,7 +101,7 @@ def pull(gradient: str) -> KL:
     return KL(loss=LossKL(coefficient=0.3, gradient=gradient, input_clamp=20.0, output_clamp=10.0))
 
 
-FAR = Kind(groups=EVEN, micro_batches=2, far_ref=3.0)
+FAR = replace(TWO, far_ref=3.0)
 
 CASES = [
     case("grpo", BASE.replace(aggregation=ROWS), loss_type="grpo"),
@@ -149,7 +150,7 @@ CASES = [
     case(
         "two-sided clip",
         BASE.replace(clip=PPOClip(epsilon_low=0.2, epsilon_high=0.2, delta=1.5)),
-        Kind(groups=EVEN, micro_batches=2, drift=0.8),
+        replace(TWO, drift=0.8),
         loss_type="dapo",
         delta=1.5,
     ),

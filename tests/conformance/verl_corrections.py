@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from audit.objectives.objective import Aggregation, Correction, Objective, Ratio
+from audit.objectives.objective import KL, Aggregation, Correction, LossKL, Objective, Ratio
 from audit.objectives.surrogates import NoClip
 from conformance.batch import Batch, Kind
 from conformance.case import Case
@@ -32,7 +32,13 @@ def rejection(kind: str, threshold: str) -> Callable[[Batch], Tensor]:
     )[0]
 
 
-def case(name: str, objective: Objective, theirs: Callable[..., Any], correction: dict[str, Any]) -> Case:
+def case(
+    name: str,
+    objective: Objective,
+    theirs: Callable[..., Any],
+    correction: dict[str, Any],
+    actor: dict[str, Any] | None = None,
+) -> Case:
     """A correction; its options stand where verl's config has them."""
     return Case(
         FRAMEWORK,
@@ -43,7 +49,7 @@ def case(name: str, objective: Objective, theirs: Callable[..., Any], correction
         kind=MISMATCH,
         config={
             "algorithm": {"adv_estimator": "grpo", "rollout_correction": correction},
-            "actor_rollout_ref": {"actor": {}, "rollout": {"n": 4}},
+            "actor_rollout_ref": {"actor": actor or {}, "rollout": {"n": 4}},
         },
     )
 
@@ -77,8 +83,7 @@ def rejected(
         actor = {"loss_agg_mode": aggregation.kind}
     theirs = answer(GRPO, actor, mask=rejection(kind, threshold), kept_tokens=kept)
     options = {"rollout_rs": kind, "rollout_rs_threshold": threshold}
-    made_case = case(f"rollout RS, {name}", objective, theirs, options)
-    made_case.config["actor_rollout_ref"]["actor"].update(actor)  # type: ignore[index]
+    made_case = case(f"rollout RS, {name}", objective, theirs, options, actor)
     if kept and aggregation is None:  # the older trainer counts tokens after rejection
         made_case.config["trainer"] = {"use_v1": False}  # type: ignore[index]
     return made_case
@@ -111,6 +116,20 @@ CASES = [
         aggregation=ROWS,
         low=1 / 1.4,
         high=1 / 0.7,
+    ),
+    case(
+        "rollout RS, token k1, with a KL",
+        BASE.replace(
+            ratio=Ratio(
+                denominator="old",
+                clamp=20.0,
+                corrections=(Correction(action="gate", weighs_kl=True, low=1 / 1.4, high=1 / 0.7),),
+            ),
+            kl=KL(loss=LossKL(coefficient=0.3, estimator="k1")),
+        ),
+        answer(GRPO, mask=rejection("token_k1", "0.7_1.4"), kl=("kl", 0.3)),
+        {"rollout_rs": "token_k1", "rollout_rs_threshold": "0.7_1.4"},
+        actor={"use_kl_loss": True, "kl_loss_type": "kl", "kl_loss_coef": 0.3},
     ),
     bypassed("PPO clip", BASE.replace(ratio=Ratio(denominator="sampler", clamp=20.0)), loss_type="ppo_clip"),
     bypassed(
