@@ -120,6 +120,9 @@ def check_distribution(
     ------
     AuditError
     """
+    if not all(map(math.isfinite, values)):
+        msg = "rewards must be finite numbers."
+        raise AuditError(msg)
     merged: dict[float, float] = {}
     for value, part in zip(values, share, strict=True):
         merged[value] = merged.get(value, 0.0) + part

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 from rich.text import Text
 
-from audit.objectives.catalogue import CATALOGUE
+from audit.objectives.catalogue import CATALOGUE, FAMILIES, ROWS, Entry
+from audit.objectives.needs import needs
 from audit.objectives.objective import PARTS, Objective, differing_fields
 from audit.report import format as fmt
 from audit.report.consequences import PARTS as DECIDES
@@ -16,23 +17,41 @@ from audit.report.consequences import consequence
 from audit.report.text.rows import Rows
 from audit.report.text.shared import QUIET, STRONG, Page, line, styled
 
+_SYMBOLS = (
+    "Below each: what keeps it stable → what it aims at. r reward, with mean and std of its group; "
+    "A advantage; rho = pi_theta / pi_old; |o| = L tokens of a response, N of all, B responses, C a constant."
+)
+_NAME = max(map(len, CATALOGUE))
+_WEIGHT = max(len(entry.weight) for entry in CATALOGUE.values())
+_LABEL = max(map(len, (*ROWS, "not the paper's")))
 
-def show_catalogue(console: Console | None = None) -> None:
-    """Print every algorithm with its formula, paper and lineage."""
+
+def show_catalogue(console: Console | None = None, *, wide: bool = False) -> None:
+    """Print every algorithm: its weight, its stability and its target, or with ``wide`` all eight rows."""
     page = Page(console)
-    for name, entry in CATALOGUE.items():
-        page.say(entry.meaning, indent=11, first=Text(name, STRONG))
-        page.say((entry.formula, "cyan"), indent=11)
-        page.say((f"{entry.paper}; {entry.lineage}", QUIET), indent=11)
+    for family, entries in FAMILIES.items():
+        if page.lines:
+            page.gap()
+        page.say((family, STRONG))
+        if not wide:
+            _compact(entries).add_to(page)
+        for entry in entries if wide else ():
+            page.gap()
+            page.say((entry.name, "cyan"), f"  {entry.meaning}")
+            _labelled(entry.rows | {"paper": entry.paper}).add_to(page)
     page.gap()
+    if not wide:
+        page.say((_SYMBOLS, QUIET))
+        page.gap()
     page.say(
-        ("All fields of one: rlaudit objectives grpo. What differs: rlaudit objectives grpo dr_grpo", QUIET)
+        ("All of one: rlaudit objectives grpo. What differs: rlaudit objectives grpo dr_grpo. ", QUIET),
+        ("" if wide else "All eight rows of each: --wide.", QUIET),
     )
     page.print()
 
 
 def show_objective(objective: Objective, console: Console | None = None) -> None:
-    """Print every field of one objective, grouped by part."""
+    """Print what the catalogue says of one objective, and every field of it, grouped by part."""
     page = Page(console)
     entry = CATALOGUE.get(objective.name)
     if entry is None:
@@ -43,18 +62,34 @@ def show_objective(objective: Objective, console: Console | None = None) -> None
         if changed:
             page.say((f"changed from the catalogue: {', '.join(changed)}", "yellow"))
         else:
-            page.say((entry.formula, "cyan"))
-            page.say((f"{entry.paper}; {entry.lineage}", QUIET))
+            _about(page, entry)
     page.gap()
+    _labelled({"needs": needed(needs(objective))}).add_to(page)
+    page.gap()
+    add_parts(page, objective)
+    page.gap()
+    page.say(("With --json: a file that --objective takes.", QUIET))
+    page.print()
+
+
+def needed(columns: Mapping[str, str]) -> str:
+    """Say which columns of a log an objective needs, and what for."""
+    if not columns:
+        return "nothing beyond rewards, groups and tokens"
+    by_part: dict[str, list[str]] = {}
+    for column, part in columns.items():
+        by_part.setdefault(part, []).append(column)
+    return "; ".join(f"{', '.join(names)} ({part})" for part, names in by_part.items())
+
+
+def add_parts(page: Page, objective: Objective) -> None:
+    """Lay out every field of an objective, grouped by part."""
     rows = Rows("", "")
     fields = objective.to_dict()
     for part in PARTS:
         settings = ", ".join(f"{field} {fmt.setting(value)}" for field, value in fields[part].items())
         rows.add(styled(part, STRONG), settings, note=DECIDES[part])
     rows.add_to(page)
-    page.gap()
-    page.say(("With --json: a file that --objective takes.", QUIET))
-    page.print()
 
 
 def show_side_by_side(objectives: Sequence[Objective], console: Console | None = None) -> None:
@@ -73,6 +108,33 @@ def show_side_by_side(objectives: Sequence[Objective], console: Console | None =
     else:
         page.say(line((", ".join(names), STRONG), ": the same in every field."))
     page.print()
+
+
+def _compact(entries: Sequence[Entry]) -> Rows:
+    rows = Rows("", "", "")
+    for entry in entries:
+        # Padded to one width over all families, so that the columns line up down the page.
+        name = Text(entry.name.ljust(_NAME), "cyan")
+        note = f"{entry.stability} → {entry.target}"
+        rows.add(name, entry.weight.ljust(_WEIGHT), styled(entry.source, QUIET), note=note)
+    return rows
+
+
+def _about(page: Page, entry: Entry) -> None:
+    page.say((entry.formula, "cyan"))
+    page.say((entry.paper, QUIET))
+    page.gap()
+    _labelled({"fixes": entry.fixes} | entry.rows).add_to(page)
+    if entry.choices:
+        page.gap()
+        _labelled({"not the paper's": entry.choices}).add_to(page)
+
+
+def _labelled(pairs: Mapping[str, str]) -> Rows:
+    rows = Rows("", "")
+    for label, text in pairs.items():
+        rows.add(styled(label, QUIET) + Text(" " * (_LABEL - len(label))), text)
+    return rows
 
 
 def _consequence(field: str, values: list[object], names: list[str]) -> str:

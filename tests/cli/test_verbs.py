@@ -76,12 +76,3 @@ def test_an_objective_s_json_is_a_file_that_weights_takes(rlaudit, runs, tmp_pat
     out = tmp_path / "w.parquet"
     assert rlaudit("weights", runs / "grpo-1", "--objective", tmp_path / "mine.json", "-o", out).code == 0
     assert pq.read_table(out).num_rows == 768
-
-
-def test_objectives_lists_shows_and_compares(rlaudit) -> None:
-    assert "arXiv:2402.03300" in rlaudit("objectives").out
-    assert (
-        "changed from the catalogue: scale.ddof" in rlaudit("objectives", "grpo", "--set", "scale.ddof=1").out
-    )
-    assert "seq-mean-token-sum-norm" in rlaudit("objectives", "grpo", "dr_grpo").out
-    assert len(json.loads(rlaudit("objectives", "--json").out)) == 9

@@ -13,8 +13,6 @@ from audit.analyses.explain import explain
 from audit.analyses.length import length_bias
 from audit.facts.chosen import chosen_objective
 from audit.facts.rows import RunRows
-from audit.objectives.catalogue import CATALOGUE, named
-from audit.report.objectives import show_catalogue, show_objective, show_side_by_side
 from audit.report.text import show_check, show_explanation, show_length, show_summary
 from audit.schema import Problem
 
@@ -139,18 +137,3 @@ def test_length_marks_the_run_s_own_objective_and_shows_cancelled_sums_as_zero(t
     assert "e-1" not in said.split("Push under")[1]
     assert "remax: the greedy baseline" in said
     assert max(map(len, said.splitlines())) <= 80
-
-
-def test_the_catalogue_and_each_of_its_objectives_can_be_shown(shown) -> None:
-    said = shown(lambda _, console: show_catalogue(console), None)
-    for name, entry in CATALOGUE.items():
-        assert name in said
-        assert entry.paper.split(" ")[0] in said
-        assert entry.formula.split(" ")[2] in shown(show_objective, entry.objective)
-
-
-def test_side_by_side_shows_only_what_differs_in_the_order_of_a_token(shown) -> None:
-    said = shown(show_side_by_side, [named("grpo"), named("dr_grpo")])
-    fields = [line.split()[0] for line in said.splitlines() if line.startswith("  ") and line[2] != " "]
-    assert fields == ["scale.kind", "aggregation.kind", "kl.loss"]
-    assert "the same in every field" in shown(show_side_by_side, [named("grpo"), named("grpo")])

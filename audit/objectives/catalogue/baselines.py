@@ -42,7 +42,7 @@ ENTRIES = (
         fixes="variance, without a critic and without bias",
         weight="r - mean of the other G - 1",
         stability="none, or KL in the reward",
-        target="the reward objective; with KL in the reward, the KL-regularised one",
+        target="the reward objective, or the KL-regularised one",
         choices="The paper takes a KL off the reward, with a coefficient of the user's; none stands here.",
     ),
     Entry(
@@ -54,7 +54,7 @@ ENTRIES = (
         fixes="the memory of a critic: one greedy decode is the baseline",
         weight="r - r of the greedy response",
         stability="none, or KL in the reward",
-        target="the reward objective; with KL in the reward, the KL-regularised one",
+        target="the reward objective, or the KL-regularised one",
         choices="The paper takes a KL off the reward, with a coefficient of the user's; none stands here.",
     ),
     Entry(
@@ -101,7 +101,7 @@ ENTRIES = (
         paper="arXiv:2501.03262 (Hu et al. 2025)",
         lineage="PPO's batch advantage normalisation (Andrychowicz et al. 2021) without a critic",
         fixes="a std per group is a biased scale: one for the whole batch treats all prompts alike",
-        weight="rho (r - KL to go), whitened over tokens",
+        weight="rho (r - KL to go), whitened",
         stability="PPO clip; KL in the reward, k1",
         target="the KL-regularised objective",
         choices="KL coefficient 0.01, clip range 0.2 and the token mean are those of common "
@@ -122,7 +122,7 @@ ENTRIES = (
         paper="arXiv:2501.03262 (Hu et al. 2025)",
         lineage="PPO's batch advantage normalisation (Andrychowicz et al. 2021) without a critic",
         fixes="the prompt weights of a std per group",
-        weight="rho (r - mean), whitened over tokens",
+        weight="rho (r - mean), whitened",
         stability="PPO clip; KL in the loss, k2",
         target="the KL-regularised objective",
         choices="KL coefficient 0.01, clip range 0.2 and the token mean are those of common "

@@ -18,7 +18,7 @@ _OLD = Ratio(denominator="old")
 _LOGGED = Baseline(kind="logged")
 _CLIP = PPOClip(epsilon_low=0.2, epsilon_high=0.2)
 _TOKENS = Aggregation(kind="token-mean")
-_REWARD = "the reward objective, within a trust region"
+_REWARD = "the reward objective"
 
 ENTRIES = (
     Entry(
@@ -67,7 +67,7 @@ ENTRIES = (
         lineage="PPO",
         fixes="an unbounded push where A < 0 and the ratio is large",
         weight="rho A, A as logged",
-        stability="PPO clip, and a bound on rho where A < 0",
+        stability="PPO clip; rho bounded where A < 0",
         target=_REWARD,
         choices="c = 3 is verl's default.",
     ),
@@ -103,8 +103,8 @@ ENTRIES = (
         lineage="truncated importance sampling (Ionides 2008)",
         fixes="the lag between actors that sample and the learner",
         weight="min(rho, 1) A, A as logged",
-        stability="importance weights of at most 1",
-        target="the reward objective of a policy between sampler and learner",
+        stability="weights of at most 1",
+        target="the reward objective, between sampler and learner",
         choices="V-trace's value targets are taken as logged advantages; the row mean stands here.",
     ),
 )

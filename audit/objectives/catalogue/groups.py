@@ -23,6 +23,7 @@ OLD = Ratio(denominator="old")
 CLIP = PPOClip(epsilon_low=0.2, epsilon_high=0.2)
 ROW_MEAN = Aggregation(kind="seq-mean-token-mean")
 REWARD = "the reward objective"
+AS_GRPO = "as GRPO"
 LINEAGE = "REINFORCE with a Monte Carlo baseline + PPO's trust region"
 UNSTATED = "The paper states neither ddof nor epsilon of the std: 0 and 0 stand here."
 
@@ -54,7 +55,7 @@ ENTRIES = (
         lineage=LINEAGE,
         fixes="PPO's critic: a second model only to supply baselines",
         weight="rho (r - mean) / std, over |o|",
-        stability="PPO clip; KL in the loss, k3",
+        stability="PPO clip; k3 in the loss",
         target="approximately the KL-regularised objective: k3's gradient is that of the forward KL",
         choices="The paper states neither ddof nor epsilon of the std, nor the clip range: 0, 0 and 0.2 "
         "stand here.",
@@ -66,7 +67,7 @@ ENTRIES = (
         paper=_DR,
         lineage="REINFORCE with a Monte Carlo baseline + PPO clip",
         fixes="GRPO's weights by difficulty (std) and by length (1/|o|)",
-        weight="rho (r - mean), over a constant",
+        weight="rho (r - mean), over C",
         stability="PPO clip",
         target="the reward objective, without weights by difficulty or length",
         choices="C is the run's generation budget, as in the authors' code; so is the clip range 0.2.",
@@ -95,7 +96,7 @@ ENTRIES = (
         paper=f"{_DR}; divisor: ROLL, and verl before 0.8",
         lineage="REINFORCE with a Monte Carlo baseline + PPO clip",
         fixes="as Dr. GRPO, but the step grows with the batch size",
-        weight="rho (r - mean), over the longest |o|, no 1/B",
+        weight="rho (r - mean), over the longest |o|",
         stability="PPO clip",
         target="the reward objective, with a step size that grows with the batch",
         choices="The divisor is an implementation's, not the paper's.",
@@ -116,9 +117,9 @@ ENTRIES = (
         paper="arXiv:2503.14476 (Yu et al. 2025)",
         lineage="REINFORCE with a Monte Carlo baseline + an asymmetric trust region",
         fixes="entropy collapse, dead groups, 1/|o|, and hard punishment of cut-off responses",
-        weight="rho (r - mean) / std, over all tokens",
+        weight="rho (r - mean) / std, over N",
         stability="asymmetric clip; no KL",
-        target="the reward objective on prompts that are neither solved nor hopeless; no KL anchor",
+        target="reward on prompts neither solved nor hopeless",
         signal="verifiable reward per response, with an overlong penalty",
         choices="The token mean spans the batch, as in every code; the paper prints it inside each "
         f"prompt's group (prompt-mean-token-mean). {UNSTATED}",
@@ -137,7 +138,7 @@ ENTRIES = (
         paper="TRL 1.16, loss_type bnpo",
         lineage=LINEAGE,
         fixes="1/|o|; but a token then weighs more in a micro-batch of short responses",
-        weight="rho (r - mean) / std, over the slice's tokens",
+        weight="rho (r - mean) / std, over N of slice",
         stability="PPO clip",
         target=REWARD,
         choices="Not the Beta normalisation of arXiv:2506.02864, which has the same name. TRL's std has "
@@ -153,8 +154,8 @@ ENTRIES = (
         lineage=LINEAGE,
         fixes="an unbounded push where A < 0 and the ratio is large",
         weight="rho (r - mean) / std, over |o|",
-        stability="PPO clip, a bound on rho where A < 0; k3 in the loss",
-        target="approximately the KL-regularised objective",
+        stability="PPO clip; rho bounded where A < 0; k3 in the loss",
+        target=AS_GRPO,
         choices=f"c = 3 is verl's default, where it is always on. {UNSTATED}",
     ),
     Entry(

@@ -27,7 +27,7 @@ ENTRIES = (
         fixes="one-sample ratios per token, whose noise adds up over long responses",
         weight="s_i (r - mean) / std, over |o|",
         stability="clip of the response's ratio",
-        target="the reward objective, with a trust region on responses",
+        target=REWARD,
         choices=UNSTATED,
     ),
     Entry(
@@ -39,7 +39,7 @@ ENTRIES = (
         fixes="GSPO cannot tell tokens of a response apart",
         weight="s_i A_t, over |o|",
         stability="clip of the response's ratio",
-        target="the reward objective, with a trust region on responses",
+        target=REWARD,
         choices=UNSTATED,
     ),
     Entry(
@@ -51,7 +51,7 @@ ENTRIES = (
         fixes="GSPO's length bias",
         weight="s_i (r - mean) / std",
         stability="clip of the response's ratio",
-        target="the reward objective, with a trust region on responses",
+        target=REWARD,
         choices=f"GSPO's clip range stands here. {UNSTATED}",
     ),
     Entry(
@@ -68,7 +68,7 @@ ENTRIES = (
         paper="arXiv:2507.20673 (Zhao et al. 2025)",
         lineage="geometric instead of arithmetic mean of per-token ratios",
         fixes="single tokens of extreme ratio that dominate a response",
-        weight="geometric mean of rho · (r - mean) / std, over |o|",
+        weight="gmean(rho) (r - mean) / std, over |o|",
         stability="clip per token in log space, ± 0.4",
         target=REWARD,
         choices=UNSTATED,
@@ -87,7 +87,7 @@ ENTRIES = (
         paper="arXiv:2602.10693",
         lineage="whole-response importance weight, tempered by a gamma-shaped kernel",
         fixes="hard clips and length-normalised ratios of responses from stale samplers",
-        weight="phi(W) (r - mean) / std, over all tokens",
+        weight="phi(W) (r - mean) / std, over N",
         stability="the kernel itself, 1 at W = 1",
         target=REWARD,
         choices="k and lambda (2, 3 where A >= 0; 3, 2 where A < 0) and the clamps of log W are TRL's. "

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from audit.objectives.catalogue.entry import Entry
-from audit.objectives.catalogue.groups import GRPO, UNSTATED
+from audit.objectives.catalogue.groups import AS_GRPO, GRPO, UNSTATED
 from audit.objectives.objective import Correction, Objective, Ratio
 
-_TARGET = "approximately the KL-regularised objective"
 _FIXES = "log-probs of the inference engine differ from the trainer's: off-policy from the start"
 _NOTE = f"Shown on GRPO; any objective takes it. {UNSTATED}"
 
@@ -25,7 +24,7 @@ ENTRIES = (
         fixes=_FIXES,
         weight="GRPO's · min(pi_old / pi_sampler, 2)",
         stability="PPO clip; truncated sampler weight; k3 in the loss",
-        target=_TARGET,
+        target=AS_GRPO,
         choices=f"C = 2 is the usual cap. {_NOTE}",
     ),
     Entry(
@@ -37,7 +36,7 @@ ENTRIES = (
         fixes=f"{_FIXES}; the truncated tail is biased, so it is dropped",
         weight="GRPO's · W, 0 where W > 3",
         stability="PPO clip; masked sampler weight; k3 in the loss",
-        target=_TARGET,
+        target=AS_GRPO,
         choices="Whole-response weight and C = 3 are TRL's defaults; long responses are dropped more "
         f"often. {_NOTE}",
     ),
@@ -50,7 +49,7 @@ ENTRIES = (
         fixes=f"{_FIXES}; worst in mixtures of experts",
         weight="GRPO's · u, 0 outside [0.5, 5]",
         stability="PPO clip; two-sided mask; k3 in the loss",
-        target=_TARGET,
+        target=AS_GRPO,
         choices=f"The window [0.5, 5] is the usual one. {_NOTE}",
     ),
 )

@@ -1,8 +1,24 @@
-"""What the terminal shows: one function per analysis; each takes a result and prints it."""
+"""What the terminal shows: one function per analysis; each takes a result and prints it.
 
-from audit.report.text.check import show_check
-from audit.report.text.explanation import show_explanation
-from audit.report.text.length import show_length
-from audit.report.text.summary import show_summary
+The functions are imported when they are asked for, so that a page without numbers needs no torch.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from audit.report.text.check import show_check
+    from audit.report.text.explanation import show_explanation
+    from audit.report.text.length import show_length
+    from audit.report.text.summary import show_summary
 
 __all__ = ["show_check", "show_explanation", "show_length", "show_summary"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        msg = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(msg)
+    return getattr(import_module(f"{__name__}.{name.removeprefix('show_')}"), name)
