@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeVar
+from functools import cache
+from importlib.resources import files
+from typing import Any, Self, TypeVar
+
+import msgspec
 
 from audit.errors import BadObjective, closest
 from audit.objectives.dialects.declared import Declared
@@ -75,6 +79,28 @@ class Options:
             self.notes.append(
                 f"{framework} was read at {read}: its options are assumed to hold in {version}."
             )
+
+    @classmethod
+    def pinned(
+        cls,
+        framework: str,
+        data: str,
+        config: Mapping[str, Any],
+        version: str,
+        *,
+        sections: tuple[str, ...] | None = None,
+    ) -> Self:
+        """Read with the defaults that were pinned in ``<data>_options.json``."""
+        table = _table(data)
+        return cls(
+            framework,
+            config,
+            version,
+            read=table["read"],
+            defaults=table["defaults"],
+            unrelated=" ".join(table["unrelated"]),
+            sections=sections,
+        )
 
     def __getitem__(self, key: str) -> Any:
         """Value of an option: the config's, else the default."""
@@ -166,6 +192,13 @@ class Options:
     def _number(version: str) -> tuple[int, ...] | None:
         match = re.match(r"v?(\d+)\.(\d+)(?:\.(\d+))?", version)
         return None if match is None else tuple(int(part or 0) for part in match.groups())
+
+
+@cache
+def _table(data: str) -> dict[str, Any]:
+    text = files("audit.objectives.dialects").joinpath(f"{data}_options.json").read_bytes()
+    table: dict[str, Any] = msgspec.json.decode(text)
+    return table
 
 
 def nested(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -19,8 +19,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from audit.errors import BadObjective
-from audit.objectives.dialects.config import Options, bounds
+from audit.objectives.dialects.config import Options
 from audit.objectives.dialects.declared import Declared
+from audit.objectives.dialects.nemo_rl_reward import advantage_of, shaping_of
 from audit.objectives.objective import (
     KL,
     Aggregation,
@@ -29,50 +30,10 @@ from audit.objectives.objective import (
     Filter,
     LossKL,
     Objective,
-    Overlong,
     Ratio,
     RewardKL,
-    Scale,
-    Shaping,
-    Whiten,
 )
 from audit.objectives.surrogates import AnySurrogate, CISPOClip, NoClip, PPOClip
-
-READ = "0.7.0"
-DEFAULTS: dict[str, Any] = {
-    "grpo.normalize_rewards": True,
-    "grpo.use_leave_one_out_baseline": True,
-    "grpo.overlong_filtering": False,
-    "grpo.advantage_clip_low": None,
-    "grpo.advantage_clip_high": None,
-    "grpo.use_dynamic_sampling": False,
-    "grpo.reward_shaping": None,
-    "grpo.reward_scaling": None,
-    "grpo.seq_logprob_error_threshold": None,
-    "grpo.invalid_tool_call_advantage": None,
-    "grpo.malformed_thinking_advantage": None,
-    "grpo.adv_estimator": None,
-    "loss_fn.reference_policy_kl_penalty": 0.01,
-    "loss_fn.reference_policy_kl_type": "k3",
-    "loss_fn.kl_input_clamp_value": 20.0,
-    "loss_fn.kl_output_clamp_value": 10.0,
-    "loss_fn.ratio_clip_min": 0.2,
-    "loss_fn.ratio_clip_max": 0.2,
-    "loss_fn.ratio_clip_c": None,
-    "loss_fn.use_on_policy_kl_approximation": False,
-    "loss_fn.use_importance_sampling_correction": False,
-    "loss_fn.truncated_importance_sampling_type": None,
-    "loss_fn.truncated_importance_sampling_ratio": None,
-    "loss_fn.truncated_importance_sampling_ratio_min": None,
-    "loss_fn.sequence_level_importance_ratios": False,
-    "loss_fn.token_level_loss": True,
-    "loss_fn.force_on_policy_ratio": False,
-    "loss_fn.use_kl_in_reward": False,
-    "loss_fn.use_cispo": False,
-    "loss_fn.disable_ppo_ratio": False,
-    "loss_fn.positive_example_nll_weight": 0.0,
-}
-_WHITEN = Whiten(epsilon=1e-8, epsilon_in="floor")
 
 
 def objective_from_config(config: Mapping[str, Any], version: str, trainer: str | None = None) -> Declared:
@@ -84,7 +45,7 @@ def objective_from_config(config: Mapping[str, Any], version: str, trainer: str 
         An option that an objective cannot express.
     """
     del trainer
-    o = Options("NeMo-RL", config, version, read=READ, defaults=DEFAULTS)
+    o = Options.pinned("NeMo-RL", "nemo_rl", config, version)
     o.need_off(
         grpo__seq_logprob_error_threshold="responses are masked by their distance from the sampler",
         grpo__invalid_tool_call_advantage="single tokens get an advantage of their own",
@@ -92,7 +53,7 @@ def objective_from_config(config: Mapping[str, Any], version: str, trainer: str 
         loss_fn__positive_example_nll_weight="a likelihood term on successes in the loss",
     )
     estimator = {"name": "grpo", **(o["grpo.adv_estimator"] or {})}
-    baseline, scale = _advantage(o, estimator)
+    baseline, scale = advantage_of(o, estimator)
     whole = o["loss_fn.sequence_level_importance_ratios"]
     by_token = o["loss_fn.token_level_loss"]
     if whole and by_token:
@@ -100,7 +61,7 @@ def objective_from_config(config: Mapping[str, Any], version: str, trainer: str 
     clip = _clip(o)
     objective = Objective(
         name=f"nemo-rl-{estimator['name']}" + ("-gspo" if whole else ""),
-        shaping=_shaping(o),
+        shaping=shaping_of(o),
         filter=_filter(o, baseline),
         baseline=baseline,
         scale=scale,
@@ -112,56 +73,6 @@ def objective_from_config(config: Mapping[str, Any], version: str, trainer: str 
         kl=_kl(o, estimator["name"]),
     )
     return o.declared(objective)
-
-
-def _advantage(o: Options, estimator: dict[str, Any]) -> tuple[Baseline, Scale]:
-    clip = bounds(o["grpo.advantage_clip_low"], o["grpo.advantage_clip_high"])
-    name = estimator["name"]
-    if name == "grpo":
-        loo = estimator.get("use_leave_one_out_baseline", o["grpo.use_leave_one_out_baseline"])
-        baseline = Baseline(kind="leave_one_out" if loo else "group_mean")
-        if not estimator.get("normalize_rewards", o["grpo.normalize_rewards"]):
-            return baseline, Scale(clip=clip)
-        kind = "leave_one_out_std" if loo else "group_std"
-        return baseline, Scale(kind=kind, ddof=1, epsilon=1e-6, clip=clip)  # type: ignore[arg-type]
-    if name == "reinforce_plus_plus":
-        centred = estimator.get("minus_baseline", True)
-        return Baseline(kind="group_mean" if centred else "none"), Scale(whiten=_WHITEN, clip=clip)
-    if name == "raw_reward":
-        whiten = _WHITEN if estimator.get("normalize_advantages") else None
-        return Baseline(), Scale(whiten=whiten, clip=clip)
-    raise BadObjective(
-        f"NeMo-RL's adv_estimator.name={name!r} is not expressible as an objective from its config "
-        "(gdpo: its components are not named; gae: decoupled lambdas; or unknown)."
-    )
-
-
-def _shaping(o: Options) -> Shaping:
-    scaling, shaping = o["grpo.reward_scaling"] or {}, o["grpo.reward_shaping"] or {}
-    clip, factor, offset = None, 1.0, 0.0
-    if scaling.get("enabled"):
-        clip = (scaling.get("source_min", 0.0), scaling.get("source_max", 1.0))
-        low, high = scaling.get("target_min", 0.0), scaling.get("target_max", 1.0)
-        factor = (high - low) / (clip[1] - clip[0])
-        offset = low - factor * clip[0]
-    return Shaping(clip=clip, factor=factor, offset=offset, overlong=_overlong(shaping))
-
-
-def _overlong(shaping: Mapping[str, Any]) -> Overlong | None:
-    if not shaping.get("enabled"):
-        return None
-    coefficient = shaping.get("stop_properly_penalty_coef")
-    if coefficient is not None:
-        if coefficient == 1:
-            return None
-        msg = f"NeMo-RL's reward_shaping.stop_properly_penalty_coef={coefficient} is not expressible as an "
-        raise BadObjective(f"{msg}objective: the reward of cut-off responses is rescaled.")
-    names = ("max_response_length", "overlong_buffer_length", "overlong_buffer_penalty")
-    missing = [name for name in names if shaping.get(name) is None]
-    if missing:
-        raise BadObjective(f"NeMo-RL's reward_shaping needs {missing[0]}, which this config leaves unset.")
-    length, cache, penalty = (shaping[name] for name in names)
-    return Overlong(max_length=length, cache=cache, penalty=penalty, capped=False)
 
 
 def _filter(o: Options, baseline: Baseline) -> Filter:

@@ -35,24 +35,6 @@ from audit.objectives.objective import (
 )
 from audit.objectives.surrogates import NoClip, PPOClip
 
-READ = "0.2.3"
-DEFAULTS: dict[str, Any] = {
-    "critic_type": "drgrpo",
-    "generate_max_length": 512,
-    "beta": 0.1,
-    "kl_penalty_coef": 0.0,
-    "reward_scale": 1.0,
-    "cliprange": 0.2,
-    "tis_c": 2.0,
-    "reinforce_update": False,
-    "ignore_no_eos": False,
-    "whiten_adv": False,
-    "whiten_rewards": False,
-    "gamma": 1.0,
-    "lam": 1.0,
-}
-UNRELATED = "cliprange_value non_stop_penalty non_stop_fixed_reward reward_key beta2 gamma_beta_ratio \
-eval_generate_max_length adam_betas prompt_max_length label_smoothing vf_coef"
 _WHITEN = Whiten(ddof=1, epsilon=1e-8, epsilon_in="variance")
 
 
@@ -65,7 +47,7 @@ def objective_from_config(config: Mapping[str, Any], version: str, trainer: str 
         An option that an objective cannot express.
     """
     del trainer
-    o = Options("oat", config, version, read=READ, defaults=DEFAULTS, unrelated=UNRELATED)
+    o = Options.pinned("oat", "oat", config, version)
     critic = o["critic_type"]
     baselines = {
         "drgrpo": Baseline(kind="group_mean"),

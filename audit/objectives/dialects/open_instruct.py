@@ -32,33 +32,6 @@ from audit.objectives.objective import (
 )
 from audit.objectives.surrogates import AnySurrogate, CISPOClip, PPOClip
 
-READ = "0.3.0"
-DEFAULTS: dict[str, Any] = {
-    "advantage_normalization_type": "centered",
-    "filter_zero_std_samples": True,
-    "mask_truncated_completions": False,
-    "num_mini_batches": 1,
-    "num_epochs": 1,
-    "beta": 0.05,
-    "kl_estimator": 2,
-    "load_ref_policy": True,
-    "ref_policy_update_freq": None,
-    "clip_lower": 0.2,
-    "clip_higher": 0.272,
-    "loss_fn": "dapo",
-    "loss_denominator": "token",
-    "use_vllm_logprobs": False,
-    "use_rho_correction": True,
-    "rho_clamp_lower_bound": 0.0,
-    "rho_clamp_upper_bound": 2.0,
-    "rho_mask_lower_bound": 0.0,
-    "rho_mask_upper_bound": 0.0,
-    "rho_mask_sequence_level": False,
-    "rho_mask_tv_divergence": False,
-}
-UNRELATED = "alpha non_stop_penalty non_stop_penalty_value verification_reward r1_style_format_reward \
-additive_format_reward apply_verifiable_reward apply_r1_style_format_reward only_reward_good_outputs \
-warmup_ratio remap_verifier lr_scheduler_type reward_aggregator apply_rubric_reward"
 _ESTIMATORS: dict[int, dict[str, Any]] = {
     0: {"estimator": "k1"},
     1: {"estimator": "k2"},
@@ -76,7 +49,7 @@ def objective_from_config(config: Mapping[str, Any], version: str, trainer: str 
         An option that an objective cannot express.
     """
     del trainer
-    o = Options("open-instruct", config, version, read=READ, defaults=DEFAULTS, unrelated=UNRELATED)
+    o = Options.pinned("open-instruct", "open_instruct", config, version)
     o.need_off(mask_truncated_completions="cut-off rows go before groups are cut, which shifts the groups")
     low, high = o["clip_lower"], o["clip_higher"]
     clips: dict[str, AnySurrogate] = {

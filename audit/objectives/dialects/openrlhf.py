@@ -39,38 +39,6 @@ from audit.objectives.objective import (
 )
 from audit.objectives.surrogates import PPOClip
 
-READ = "0.11.2"
-DEFAULTS: dict[str, Any] = {
-    "actor.eps_clip": 0.2,
-    "actor.eps_clip_low_high": None,
-    "actor.dual_clip": None,
-    "actor.policy_loss_type": "ppo",
-    "actor.loss_agg_mode": "token-mean",
-    "actor.entropy_coef": None,
-    "algo.advantage.estimator": "gae",
-    "algo.advantage.gamma": 1.0,
-    "algo.advantage.lambd": 1.0,
-    "algo.advantage.no_std_norm": False,
-    "algo.advantage.is_correction_level": "off",
-    "algo.advantage.is_correction_mode": "mask",
-    "algo.advantage.is_correction_gating": "ratio",
-    "algo.advantage.is_correction_threshold": (0.5, 5.0),
-    "algo.kl.init_coef": 0.01,
-    "algo.kl.target": None,
-    "algo.kl.estimator": "k1",
-    "algo.kl.use_loss": False,
-    "algo.kl.unbiased_gradient": False,
-    "algo.dynamic_filtering_enable": False,
-    "algo.dynamic_filtering_range": (0.0, 1.0),
-    "reward.clip_range": (-10.0, 10.0),
-    "reward.overlong_buffer_len": None,
-    "reward.overlong_penalty_factor": 1.0,
-    "reward.stop_properly_penalty_coef": None,
-    "rollout.max_new_tokens": None,
-    "data.max_len": 2048,
-}
-UNRELATED = "aux_loss_coef normalize_enable ema_beta value_clip horizon"
-
 _BASELINES = {
     "gae": "gae",
     "reinforce": "none",
@@ -94,7 +62,7 @@ def objective_from_config(config: Mapping[str, Any], version: str, trainer: str 
         An option that an objective cannot express, or a version with the flat names of before 0.10.
     """
     del trainer
-    o = Options("OpenRLHF", config, version, read=READ, defaults=DEFAULTS, unrelated=UNRELATED)
+    o = Options.pinned("OpenRLHF", "openrlhf", config, version)
     if o.older_than("0.10.0"):
         msg = f"OpenRLHF {version}: options are known from 0.10.0 on, by their dotted names."
         raise BadObjective(msg)

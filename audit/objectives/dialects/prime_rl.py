@@ -31,18 +31,6 @@ from audit.objectives.objective import (
 )
 from audit.objectives.surrogates import DPPO, AnySurrogate, ProbabilityMask
 
-READ = "0.8.0"
-DEFAULTS: dict[str, Any] = {
-    "loss.type": "default",
-    "loss.dppo_mask_low": 0.2,
-    "loss.dppo_mask_high": 0.2,
-    "loss.ipo_threshold": 0.1,
-    "loss.adv_tau": 1.0,
-    "loss.kl_tau": 1e-3,
-    "algo.type": "grpo",
-    "algo.length_penalty": None,
-    "train.filter_zero_advantages": True,
-}
 _REFUSED = {
     "rae": "the baseline is a running mean per agent",
     "hierarchical_grpo": "groups are formed within proposals and across them",
@@ -62,7 +50,7 @@ def objective_from_config(config: Mapping[str, Any], version: str, trainer: str 
         An option that an objective cannot express.
     """
     del trainer
-    o = Options("prime-rl", config, version, read=READ, defaults=DEFAULTS)
+    o = Options.pinned("prime-rl", "prime_rl", config, version)
     if o["algo.type"] in _REFUSED:
         raise o.refuse("algo.type", _REFUSED[o["algo.type"]])
     o.need_off(algo__length_penalty="a penalty relative to the longest response of the group")

@@ -23,75 +23,20 @@ from typing import Any
 from audit.errors import BadObjective
 from audit.objectives.dialects.config import Options
 from audit.objectives.dialects.declared import Declared
+from audit.objectives.dialects.roll_loss import clip_of, ratio_of
 from audit.objectives.objective import (
     KL,
     Aggregation,
     Baseline,
-    Correction,
     Filter,
     LossKL,
     Objective,
-    Ratio,
     RewardKL,
     Scale,
     Shaping,
     Whiten,
 )
-from audit.objectives.surrogates import AnySurrogate, CISPOClip, NoClip, PPOClip, Regression
 
-READ = "0.3.0"
-DEFAULTS: dict[str, Any] = {
-    "adv_estimator": "gae",
-    "norm_mean_type": None,
-    "norm_std_type": None,
-    "reward_clip": None,
-    "whiten_rewards": False,
-    "whiten_advantages": False,
-    "advantage_clip": None,
-    "gamma": 1.0,
-    "lambd": 0.95,
-    "pg_clip": 0.2,
-    "use_pg_clip_range": False,
-    "pg_clip_low": 0.2,
-    "pg_clip_high": 0.2,
-    "dual_clip_loss": False,
-    "importance_sampling": "token",
-    "loss_agg_mode": "seq-mean-token-mean",
-    "sequence_length": None,
-    "kl_penalty": "kl",
-    "target_kl": None,
-    "init_kl_coef": 0.2,
-    "add_token_level_kl": False,
-    "use_kl_loss": False,
-    "kl_loss_coef": 0.0,
-    "rl_loss_coef": 1.0,
-    "entropy_loss_coef": 0.0,
-    "postive_loss_coef": 0.0,
-    "use_topr_neg_loss_coef": 0.0,
-    "use_topr_loss": False,
-    "use_policy_loss_type": "PPO",
-    "difficulty_loss_weight": False,
-    "length_loss_weight": False,
-    "max_len_mask": False,
-    "difficulty_mask": False,
-    "difficulty_low_threshold": 0.0,
-    "difficulty_high_threshold": 1.0,
-    "error_max_len_clip": False,
-    "is_pure_opd": False,
-    "use_opd": False,
-    "enable_old_logprobs_recompute": False,
-    "train_infer_correction": None,
-    "actor_train.worker_cls": "roll.pipeline.rlvr.actor_worker.ActorWorker",
-    "actor_train.pg_variant": "vanilla",
-    "actor_train.tis_lower_bound": 0.0,
-    "actor_train.tis_upper_bound": 1.0,
-    "actor_train.cispo_epsilon_low": 0.1,
-    "actor_train.cispo_epsilon_high": 0.1,
-    "actor_train.cispo_use_unified_mask": False,
-    "actor_train.kimi15_tau": 0.1,
-}
-UNRELATED = "value_clip kl_horizon use_reward_scaling use_reward_norm add_len_reward reward reward_pretrain \
-rewards reward_model mask_type error_max_len_threshold max_grad_norm dataset_filter adam_beta1 adam_beta2"
 _WHITEN = Whiten(ddof=1, epsilon=1e-8, epsilon_in="variance")
 
 
@@ -104,7 +49,7 @@ def objective_from_config(config: Mapping[str, Any], version: str, trainer: str 
         An option that an objective cannot express.
     """
     del trainer
-    o = Options("ROLL", config, version, read=READ, defaults=DEFAULTS, unrelated=UNRELATED)
+    o = Options.pinned("ROLL", "roll", config, version)
     distilled, weighted = "distillation from a teacher", "responses are weighted by another quantity"
     o.need_off(
         entropy_loss_coef="an entropy bonus in the loss",
@@ -127,7 +72,7 @@ def objective_from_config(config: Mapping[str, Any], version: str, trainer: str 
     variant = "ppo"
     if o["actor_train.worker_cls"].endswith("ActorPGWorker"):
         variant = o["actor_train.pg_variant"]
-    clip = _clip(o, variant)
+    clip = clip_of(o, variant)
     aggregation = _aggregation(o)
     objective = Objective(
         name=f"roll-{o['adv_estimator']}" + (f"-{variant}" if variant != "ppo" else ""),
@@ -135,7 +80,7 @@ def objective_from_config(config: Mapping[str, Any], version: str, trainer: str 
         filter=_filter(o),
         baseline=baseline,
         scale=scale,
-        ratio=_ratio(o, clip, aggregation),
+        ratio=ratio_of(o, clip, aggregation),
         clip=clip,
         aggregation=aggregation,
         kl=_kl(o, gae),
@@ -168,75 +113,6 @@ def _advantage(o: Options, gae: bool, bound: tuple[float, float] | None) -> tupl
     kind = o.one_of("norm_std_type", stds) if o["adv_estimator"] != "grpo" else stds[std]
     scale = Scale(kind=kind, **how, reward_clip=bound, whiten=whiten, clip=clip)
     return Baseline(kind=means[mean]), scale
-
-
-def _clip(o: Options, variant: str) -> AnySurrogate:
-    if variant == "topr":
-        raise o.refuse("actor_train.pg_variant", "failures by score are weighted otherwise than successes")
-    width = o["pg_clip"]
-    low, high = (o["pg_clip_low"], o["pg_clip_high"]) if o["use_pg_clip_range"] else (width, width)
-    table: dict[str, AnySurrogate] = {
-        "ppo": PPOClip(
-            epsilon_low=low, epsilon_high=high, dual=1.0 + 2.0 * width if o["dual_clip_loss"] else None
-        ),
-        "vanilla": NoClip(),
-        "tis": CISPOClip(
-            epsilon_low=1.0 - o["actor_train.tis_lower_bound"],
-            epsilon_high=o["actor_train.tis_upper_bound"] - 1.0,
-        ),
-        "cispo": CISPOClip(
-            epsilon_low=o["actor_train.cispo_epsilon_low"],
-            epsilon_high=o["actor_train.cispo_epsilon_high"],
-            masked=o["actor_train.cispo_use_unified_mask"],
-        ),
-        "kimi15": Regression(tau=o["actor_train.kimi15_tau"]),
-    }
-    if variant not in table:
-        raise BadObjective(f"ROLL has no pg_variant {variant!r}. Known: topr, {', '.join(table)}.")
-    return table[variant]
-
-
-def _ratio(o: Options, clip: AnySurrogate, aggregation: Aggregation) -> Ratio:
-    corrections = _corrections(o, aggregation)
-    if isinstance(clip, NoClip):
-        return Ratio(corrections=corrections)
-    level: Any = "token"
-    if isinstance(clip, PPOClip):
-        level = o.one_of("importance_sampling", {"token": "token", "seq": "sequence"})
-    return Ratio(denominator="old", level=level, corrections=corrections)
-
-
-def _corrections(o: Options, aggregation: Aggregation) -> tuple[Correction, ...]:
-    given = o["train_infer_correction"] or {}
-    levels: Any = {"token": "token", "geometric": "sequence", "sequence": "product"}
-    made = []
-    weight = given.get("is_weight") or {}
-    rules = [rule for rule in given.get("filters") or () if rule.get("enabled")]
-    if weight.get("enabled"):
-        level = levels.get(weight.get("weight_type", "token"))
-        if level is None or not weight.get("detach", True):
-            raise o.refuse("train_infer_correction", "weights per segment, or with a gradient")
-        made.append(Correction(level=level, high=weight.get("upper_bound", 1.2)))
-    unmasked = aggregation.kind == "token-mean" and not o["enable_old_logprobs_recompute"]
-    for rule in rules:
-        level = levels.get(rule.get("agg_type", "token"))
-        if level is None or rule.get("diff_enabled"):
-            raise o.refuse("train_infer_correction", "a filter per segment, or on probabilities")
-        if unmasked:
-            raise o.refuse(
-                "train_infer_correction", "token-mean keeps the filtered tokens of the policy term"
-            )
-        if rule.get("ratio_enabled", True):
-            gate = Correction(
-                action="gate",
-                level=level,
-                low=rule.get("ratio_low", 0.8),
-                high=rule.get("ratio_high", 1.2),
-                leaves_denominator=True,
-                weighs_kl=True,
-            )
-            made.append(gate)
-    return tuple(made)
 
 
 def _aggregation(o: Options) -> Aggregation:

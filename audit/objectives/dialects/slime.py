@@ -36,47 +36,6 @@ from audit.objectives.objective import (
 )
 from audit.objectives.surrogates import CISPOClip, PPOClip
 
-READ = "0.3.1"
-DEFAULTS: dict[str, Any] = {
-    "advantage_estimator": "grpo",
-    "rewards_normalization": True,
-    "grpo_std_normalization": True,
-    "normalize_advantages": False,
-    "n_samples_per_prompt": 1,
-    "gamma": 1.0,
-    "lambd": 1.0,
-    "eps_clip": 0.2,
-    "eps_clip_high": None,
-    "eps_clip_c": None,
-    "kl_coef": 0.0,
-    "use_kl_loss": False,
-    "kl_loss_coef": 0.0,
-    "kl_loss_type": "k1",
-    "use_unbiased_kl": False,
-    "ref_update_interval": None,
-    "entropy_coef": 0.0,
-    "calculate_per_token_loss": False,
-    "use_rollout_logprobs": False,
-    "use_tis": False,
-    "tis_clip": 2.0,
-    "tis_clip_low": 0.0,
-    "custom_tis_function_path": None,
-    "use_opsm": False,
-    "opsm_delta": 1e-4,
-    "loss_type": "policy_loss",
-    "use_opd": False,
-    "dynamic_sampling_filter_path": None,
-    "custom_loss_function_path": None,
-    "custom_advantage_function_path": None,
-    "custom_pg_loss_reducer_function_path": None,
-    "custom_reward_post_process_path": None,
-}
-UNRELATED = (
-    "adam_eps adam_beta1 adam_beta2 value_clip loss_scale moe_aux_loss_coeff normalization norm_epsilon \
-layernorm_epsilon mtp_loss_scaling_factor reward_key eval_reward_key initial_loss_scale min_loss_scale \
-apply_query_key_layer_scaling qk_layernorm rm_type log_reward_category over_sampling_filter_input_size \
-buffer_filter_path rollout_sample_filter_path use_rollout_entropy loss_mask_type opd_kl_coef mask"
-)
 _GROUPED = ("grpo", "gspo", "cispo")
 _WHITEN = Whiten(ddof=1, epsilon=1e-8, epsilon_in="variance")
 
@@ -90,16 +49,19 @@ def objective_from_config(config: Mapping[str, Any], version: str, trainer: str 
         An option that an objective cannot express.
     """
     del trainer
-    o = Options("slime", config, version, read=READ, defaults=DEFAULTS, unrelated=UNRELATED)
+    o = Options.pinned("slime", "slime", config, version)
     own = "a function of the run's own"
     o.need_off(
         entropy_coef="an entropy bonus in the loss",
         use_opd="distillation from a teacher",
+        disable_compute_advantages_and_returns="there are no advantages",
         custom_loss_function_path=own,
         custom_advantage_function_path=own,
         custom_pg_loss_reducer_function_path=own,
         custom_reward_post_process_path=own,
     )
+    if not o["compute_advantages_and_returns"]:
+        raise o.refuse("compute_advantages_and_returns", "there are no advantages")
     if o["loss_type"] != "policy_loss":
         raise o.refuse("loss_type", "not a policy gradient")
     estimator: str = o["advantage_estimator"]
@@ -129,13 +91,14 @@ def objective_from_config(config: Mapping[str, Any], version: str, trainer: str 
 def _advantage(o: Options, estimator: str) -> tuple[Baseline, Scale]:
     kinds = dict.fromkeys((*_GROUPED, "reinforce_plus_plus_baseline"), "group_mean")
     kind: Any = o.one_of("advantage_estimator", {**kinds, "reinforce_plus_plus": "none", "ppo": "gae"})
-    normalised = o["rewards_normalization"]
+    normalised = o["rewards_normalization"] and not o["disable_rewards_normalization"]
     if kind == "group_mean" and not normalised:
         kind = "none"
     if kind != "gae" and estimator == "reinforce_plus_plus" and o["gamma"] != 1.0:
         raise o.refuse("gamma", "discounted returns without a critic")
     discount = {"gamma": o["gamma"], "lam": o["lambd"]} if kind == "gae" else {}
-    divided = estimator in _GROUPED and normalised and o["grpo_std_normalization"]
+    std = o["grpo_std_normalization"] and not o["disable_grpo_std_normalization"]
+    divided = estimator in _GROUPED and normalised and std
     if divided and o["n_samples_per_prompt"] == 1:
         o.notes.append("n_samples_per_prompt=1: slime's std of one reward is not a number; here it is 0.")
     whiten = _WHITEN if o["normalize_advantages"] else None

@@ -28,17 +28,6 @@ from audit.objectives.objective import (
 )
 from audit.objectives.surrogates import AnySurrogate, CISPOClip, NoClip, PPOClip, Regression
 
-READ = "0.6.1"
-DEFAULTS: dict[str, Any] = {
-    "loss_fn": "importance_sampling",
-    "loss_fn_config": None,
-    "async_config": None,
-    "kl_penalty_coef": 0.0,
-    "kl_discount_factor": 0.0,
-    "remove_constant_reward_groups": False,
-}
-UNRELATED = "kl_reference_config"
-
 
 def objective_from_config(config: Mapping[str, Any], version: str, trainer: str | None = None) -> Declared:
     """Read a recorded training config as tinker-cookbook would.
@@ -49,7 +38,7 @@ def objective_from_config(config: Mapping[str, Any], version: str, trainer: str 
         An option that an objective cannot express, or a loss whose definition is not public.
     """
     del trainer
-    o = Options("tinker-cookbook", config, version, read=READ, defaults=DEFAULTS, unrelated=UNRELATED)
+    o = Options.pinned("tinker-cookbook", "tinker", config, version)
     loss = o["loss_fn"]
     if o["async_config"] is not None:
         loss = o["async_config"].get("loss_fn", "stable_reinforce")

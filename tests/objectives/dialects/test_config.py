@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 import pytest
+from tiny_batch import batch, on_policy, weights
 
 from audit.errors import BadObjective
 from audit.objectives.dialects import DIALECTS, from_framework
@@ -134,3 +135,36 @@ def test_a_mistyped_option_is_reported_with_the_closest() -> None:
     declared = from_framework("skyrl", "0.3.0", {"trainer": {"algorithm": {"kl_los_coef": 0.1}}})
     assert declared.unknown == ("trainer.algorithm.kl_los_coef",)
     assert any("kl_loss_coef" in note for note in declared.notes)
+
+
+# Config of a group baseline without KL, and the advantage of a lone response of reward 0.5.
+GROUPED: dict[str, tuple[dict[str, Any], float]] = {
+    "openrlhf": ({"algo.advantage.estimator": "group_norm", "algo.kl.init_coef": 0.0}, 0.0),
+    "nemo-rl": ({"loss_fn.reference_policy_kl_penalty": 0.0}, 0.0),
+    "prime-rl": ({"loss.kl_tau": 0.0}, 0.0),
+    "slime": ({}, 0.0),
+    "skyrl": ({"use_kl_loss": False}, 0.5),
+    "areal": (
+        {
+            "actor.kl_ctl": 0.0,
+            "actor.reward_norm": {"mean_level": "group", "std_level": "group", "group_size": 4},
+        },
+        0.0,
+    ),
+    "open-instruct": ({"beta": 0.0}, 0.0),
+    "tinker": ({}, 0.0),
+    "oat": ({"critic_type": "grpo", "beta": 0.0}, 0.0),
+    "roll": ({"adv_estimator": "grpo"}, 0.0),
+}
+
+
+@pytest.mark.parametrize("name", GROUPED)
+def test_groups_without_spread_have_no_weight_and_a_group_of_one_the_documented_advantage(name: str) -> None:
+    config, alone = GROUPED[name]
+    objective = from_framework(name, VERSIONS[name], config).objective
+    rewards = ((1.0, 0.0, 0.0, 0.0), (0.3, 0.3, 0.3, 0.3))
+    rows = on_policy(batch(rewards))
+    assert {w for row in weights(objective, rows)[4:] for w in row} == {0.0}
+    single = on_policy(batch((rewards[0], (0.5,))))
+    found = weights(objective.replace(filter=Objective().filter), single)[-1]
+    assert [15 * w for w in found] == pytest.approx([alone] * 4)  # 15 tokens, where they are counted

@@ -30,6 +30,8 @@ RFPP = {EST: "reinforce_plus_plus", "normalize_advantages": True}
         cell("2.1 disable std", "scale.kind", "none", {"grpo_std_normalization": False}),
         cell("2.1 disable rewards normalization", "baseline.kind", "none", {"rewards_normalization": False}),
         cell("2.1 disable rewards normalization", "scale.kind", "none", {"rewards_normalization": False}),
+        cell("2.1 the flag itself", "scale.kind", "none", {"--disable-grpo-std-normalization": True}),
+        cell("2.1 the flag itself", "baseline.kind", "none", {"--disable-rewards-normalization": True}),
         cell("2.1 KL ignored", "kl.reward", None, {"kl_coef": 0.1}),
         cell("2.1 KL in rf++", "kl.reward.form", "to_go", RFPP | {"kl_coef": 0.1}),
         cell("2.1 rf++ baseline", "baseline.kind", "none", RFPP),
@@ -127,6 +129,7 @@ def test_the_off_policy_mask_drops_punished_responses_that_became_less_likely() 
     [
         ({"entropy_coef": 0.01}, "entropy_coef=0.01"),
         ({"use_opd": True}, "use_opd=True"),
+        ({"compute_advantages_and_returns": False}, "compute_advantages_and_returns=False"),
         ({"loss_type": "custom_loss"}, "loss_type='custom_loss'"),
         ({"custom_advantage_function_path": "a.b"}, "custom_advantage_function_path='a.b'"),
         ({"use_tis": True, "custom_tis_function_path": "a.b"}, "custom_tis_function_path='a.b'"),
