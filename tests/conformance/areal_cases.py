@@ -130,7 +130,23 @@ def answer(
 def case(name: str, objective: Objective, kind: Kind = ONE, **options: Any) -> Case:
     """One set-up; group normalisation unless told otherwise."""
     options = {"norm": GROUP, **options}
-    return Case("areal", "1.0.4", name, objective, answer(**options), kind=kind)
+    sapo, rejection = options.get("sapo"), options.get("rejection")
+    actor = {
+        "reward_norm": options["norm"],
+        "adv_norm": options.get("adv_norm"),
+        "kl_ctl": options.get("kl", 0.0),
+        "reward_clip": options.get("reward_clip", 20.0),
+        "recompute_logprob": True,
+        "use_decoupled_loss": rejection is not None,
+        "rejection_sampling": rejection,
+        "eps_clip": 0.2,
+        **(options.get("loss") or {}),
+    }
+    if sapo is not None:
+        actor |= {"use_sapo_loss": True, "sapo_tau_pos": sapo["tau_pos"], "sapo_tau_neg": sapo["tau_neg"]}
+        actor["importance_sampling_level"] = sapo.get("importance_sampling_level", "token")
+    config = {"actor": actor}
+    return Case("areal", "1.0.4", name, objective, answer(**options), kind=kind, config=config)
 
 
 def rejected(name: str, correction: Correction, **options: Any) -> Case:

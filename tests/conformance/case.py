@@ -19,7 +19,7 @@ PLAIN = Kind()
 SEEDS = (0, 1, 2)
 BOUNDS = {"float64": 1e-6, "float32": 1e-5}
 ROUNDING = 1e-15
-"""Of the largest value of a batch: what two ways to form an exact 0 may differ by."""
+"""Of the largest value of a batch: what is no more than this on both sides is 0."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,8 @@ def compare(mine: Answer, theirs: Answer, mask: Tensor) -> Errors:
 def _relative(mine: Tensor, theirs: Tensor, mask: Tensor) -> tuple[float, float]:
     """Largest difference over the row's largest value, and over the value itself; inf where only one is 0."""
     gap = torch.where(mask, (mine - theirs).abs(), 0.0)
-    gap = gap.masked_fill(gap <= ROUNDING * theirs[mask].abs().max(), 0.0)
+    nothing = torch.maximum(mine.abs(), theirs.abs()) <= ROUNDING * theirs[mask].abs().max()
+    gap = gap.masked_fill(nothing, 0.0)
     largest = torch.where(mask, theirs.abs(), 0.0).amax(1, keepdim=True).expand_as(gap)
     moved = gap > 0
     scaled = (gap / largest)[moved]

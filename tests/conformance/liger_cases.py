@@ -56,7 +56,9 @@ def answer(
 
 def case(name: str, objective: Objective, kind: Kind = ONE, **options: Any) -> Case:
     """One call."""
-    return Case("liger", "0.8.5", name, objective, answer(**options), kind=kind)
+    config = {"beta": 0.0, **{k: v for k, v in options.items() if k not in ("scale", "sampler", "old")}}
+    told = None if "sampler" in options or "old" in options else config
+    return Case("liger", "0.8.5", name, objective, answer(**options), kind=kind, config=told)
 
 
 CASES = [

@@ -129,15 +129,35 @@ def answer(
 
 
 def case(name: str, objective: Objective, kind: Kind = ONE, **options: Any) -> Case:
-    """One set-up."""
-    return Case(
-        "openrlhf",
-        "0.11.2",
-        name,
-        objective,
-        answer(**options),
-        kind=kind,
-    )
+    """One set-up, with the options that choose it."""
+    loss, pull = dict(options.get("loss") or {}), options.get("loss_kl")
+    advantage = {"estimator": options.get("estimator", "group_norm")}
+    advantage |= {key: options[key] for key in ("gamma", "lambd") if key in options}
+    advantage |= {key: value for key, value in loss.items() if key.startswith("is_correction")}
+    config = {
+        "algo": {
+            "advantage": advantage,
+            "kl": {
+                "init_coef": pull[1] if pull else options.get("kl", 0.0),
+                "estimator": pull[0] if pull else "k1",
+                "use_loss": pull is not None,
+                "unbiased_gradient": bool(pull and pull[2]),
+            },
+        },
+        "actor": {
+            "eps_clip_low_high": [loss.get("clip_eps_low", 0.2), loss.get("clip_eps_high", 0.2)],
+            "dual_clip": loss.get("dual_clip"),
+            "policy_loss_type": loss.get("policy_loss_type", "ppo"),
+            "loss_agg_mode": "token-mean" if loss.get("token_level_loss", True) else "seq-mean-token-mean",
+        },
+        "reward": {
+            "clip_range": list(options.get("clip_range", (-10.0, 10.0))),
+            "overlong_buffer_len": options.get("overlong"),
+            "overlong_penalty_factor": 0.5,
+        },
+        "rollout": {"n_samples_per_prompt": kind.groups[0], "max_new_tokens": kind.width},
+    }
+    return Case("openrlhf", "0.11.2", name, objective, answer(**options), kind=kind, config=config)
 
 
 def corrected(name: str, corrections: tuple[Correction, ...], **options: Any) -> Case:
@@ -183,8 +203,20 @@ CASES = [
     ),
     case(
         "group_norm, clip of the finished advantage",
-        BASE.replace(scale=Scale(kind="group_std", ddof=1, epsilon=1e-9, clip=(-0.7, 1.2))),
+        BASE.replace(scale=Scale(kind="group_std", ddof=1, epsilon=1e-9, reward_clip=(-0.7, 1.2))),
         clip_range=(-0.7, 1.2),
+    ),
+    case(
+        "group_norm, clip and KL in the reward",
+        BASE.replace(scale=Scale(kind="group_std", ddof=1, epsilon=1e-9, reward_clip=(-0.7, 1.2)), kl=TO_GO),
+        clip_range=(-0.7, 1.2),
+        kl=0.1,
+    ),
+    case(
+        "reinforce_baseline, clip before whitening",
+        OFF.replace(scale=Scale(reward_clip=(-0.4, 0.7), whiten=WHITEN)),
+        estimator="reinforce_baseline",
+        clip_range=(-0.4, 0.7),
     ),
     case("group_norm, KL in the reward", BASE.replace(kl=TO_GO), kl=0.1),
     case(

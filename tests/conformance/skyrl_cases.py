@@ -107,16 +107,14 @@ def answer(
             **{"gamma": 1.0, "lambd": 1.0, **(estimator_options or {})},
         )[0]
         sizes = np.cumsum([0, *batch.kind.groups])
-        scaled = made
-        if loss != "importance_sampling":
-            scaled = utils.apply_loss_reduction_to_advantages_minibatch(
-                made,
-                batch.weight,
-                reduction,
-                batch.rows // 2,
-                CONSTANT,
-                list(zip(sizes[:-1].tolist(), sizes[1:].tolist(), strict=True)),
-            )
+        scaled = utils.apply_loss_reduction_to_advantages_minibatch(
+            made,
+            batch.weight,
+            reduction,
+            batch.rows // 2,
+            CONSTANT,
+            list(zip(sizes[:-1].tolist(), sizes[1:].tolist(), strict=True)),
+        )
         given = config.AlgorithmConfig(policy_loss_type=loss, loss_reduction=reduction)
         for name, value in options.items():
             if isinstance(value, dict):
@@ -146,7 +144,21 @@ def answer(
 
 def case(name: str, objective: Objective, kind: Kind = PLAIN, **options: Any) -> Case:
     """One set-up."""
-    return Case("skyrl", "0.3.0", name, objective, answer(**options), kind=kind)
+    given = dict(options)
+    pull = given.pop("kl", None)
+    config = {
+        "advantage_estimator": given.pop("estimator", "grpo"),
+        "loss_reduction": given.pop("reduction", "token_mean"),
+        "policy_loss_type": given.pop("loss", "regular"),
+        "use_kl_loss": pull is not None,
+        "kl_loss_coef": pull[1] if pull else 0.001,
+        "kl_estimator_type": pull[0] if pull else "k3",
+        "max_seq_len": CONSTANT,
+        **(given.pop("estimator_options", None) or {}),
+        **given,
+    }
+    config = {"trainer": {"algorithm": config}}
+    return Case("skyrl", "0.3.0", name, objective, answer(**options), kind=kind, config=config)
 
 
 def corrected(name: str, *corrections: Correction, **options: Any) -> Case:
@@ -299,9 +311,7 @@ CASES = [
     ),
     case(
         "importance_sampling",
-        BASE.replace(
-            ratio=Ratio(denominator="old"), clip=NoClip(), aggregation=Aggregation(kind="token-sum")
-        ),
+        BASE.replace(ratio=Ratio(denominator="old"), clip=NoClip()),
         loss="importance_sampling",
     ),
     pulled("k1"),

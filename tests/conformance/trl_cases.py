@@ -63,6 +63,8 @@ def case(
         config.setdefault("max_completion_length", 13)
     else:
         config.setdefault("beta", 0.0)
+    if weights is not None and "multi_objective_aggregation" in config:
+        config |= {"reward_funcs": list(weights), "reward_weights": list(weights.values())}
     config |= {"gradient_accumulation_steps": 2, "steps_per_generation": 4, "num_iterations": 2}
     return Case(
         "trl",
@@ -71,7 +73,7 @@ def case(
         objective,
         answer(trainer, weights, **options),
         kind=kind,
-        config=config if trainer != "gmpo" and weights is None else None,
+        config=None if weights is not None and "reward_funcs" not in config else config,
         trainer={"grpo": "GRPOTrainer", "rloo": "RLOOTrainer", "gmpo": "GMPOTrainer"}[trainer],
     )
 

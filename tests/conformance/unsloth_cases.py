@@ -79,7 +79,22 @@ def answer(*, scale: str = "group", beta: float = 0.0, **options: Any) -> Callab
 
 def case(name: str, objective: Objective, kind: Kind = TWO, **options: Any) -> Case:
     """One call per micro-batch."""
-    return Case("unsloth", "2026.10.9", name, objective, answer(**options), kind=kind)
+    renamed = {"epsilon_low": "epsilon", "scale": "scale_rewards"}
+    config = {
+        "trl_version": "1.16.0",
+        "epsilon_high": 0.2,
+        "beta": 0.0,
+        "use_bias_correction_kl": False,
+        "mask_truncated_completions": False,
+        "max_completion_length": 13,
+        "gradient_accumulation_steps": 2,
+        "steps_per_generation": 4,
+        "num_iterations": 2,
+        **{renamed.get(key, key): value for key, value in options.items()},
+    }
+    if "off_policy_mask_threshold" in config:
+        config |= {"use_vllm": True}
+    return Case("unsloth", "2026.10.9", name, objective, answer(**options), kind=kind, config=config)
 
 
 def sampled(mode: str, **correction: Any) -> Case:
