@@ -53,6 +53,9 @@ def objective_from_config(config: Mapping[str, Any], version: str, trainer: str 
     o = Options.pinned("prime-rl", "prime_rl", config, version)
     if o["algo.type"] in _REFUSED:
         raise o.refuse("algo.type", _REFUSED[o["algo.type"]])
+    own = [env["algo"] for env in o["train.source"] or () if env.get("algo")]
+    if any(algo.get("type", "grpo") != o["algo.type"] or algo.get("length_penalty") for algo in own):
+        raise o.refuse("train.source", "an environment trains with an algorithm of its own")
     o.need_off(algo__length_penalty="a penalty relative to the longest response of the group")
     if o["loss.type"] == "custom":
         raise o.refuse("loss.type", "a loss of the run's own")

@@ -96,9 +96,17 @@ def test_max_rl_divides_by_the_mean_of_the_group() -> None:
         ({"algo": {"length_penalty": {"type": "linear"}}}, "length_penalty"),
         ({"loss": {"type": "custom", "import_path": "mine.loss"}}, "loss.type='custom'"),
         ({"loss": {"adv_tau": 0.0}}, "adv_tau=0.0"),
+        ({"orchestrator": {"train": {"source": [{"algo": {"type": "max_rl"}}]}}}, "algorithm of its own"),
     ],
 )
 def test_what_an_objective_cannot_express_is_refused_by_name(config: dict[str, Any], named: str) -> None:
     with pytest.raises(BadObjective) as error:
         from_framework("prime-rl", V, config)
     assert named in str(error.value)
+
+
+def test_environments_that_inherit_the_algorithm_are_read() -> None:
+    config = {
+        "orchestrator": {"algo": {"type": "max_rl"}, "train": {"source": [{"algo": {"type": "max_rl"}}]}}
+    }
+    assert from_framework("prime-rl", V, config).objective.scale.kind == "group_mean"
