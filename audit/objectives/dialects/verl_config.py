@@ -116,7 +116,7 @@ def versions() -> tuple[str, str]:
 
 def _walk(config: Mapping[str, Any], path: str) -> Iterator[tuple[str, Any]]:
     for key, value in config.items():
-        if isinstance(value, Mapping) and value:
+        if isinstance(value, Mapping):
             yield from _walk(value, f"{path}{key}.")
         else:
             yield f"{path}{key}", value
