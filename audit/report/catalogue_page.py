@@ -13,8 +13,7 @@ from typing import Any
 
 from audit.objectives.catalogue import CATALOGUE, FAMILIES, Entry
 from audit.objectives.objective import PARTS, Objective
-from audit.report.format import setting
-from audit.report.objectives import needed
+from audit.report.objectives import needed, told
 
 _HEAD = """# The objectives that rlaudit knows
 
@@ -87,12 +86,8 @@ def _set(path: str, value: Any, default: Any) -> Iterator[str]:
     if isinstance(value, dict):
         for key, inner in value.items():
             yield from _set(f"{path}.{key}", inner, default.get(key) if isinstance(default, dict) else None)
-    elif isinstance(value, list):
-        for item in value:
-            kept = {key: inner for key, inner in item.items() if inner not in (None, False)}
-            yield f"`{path}` ({setting(kept)})"
     elif value is not None and value != default:
-        yield f"`{path}` {setting(value)}"
+        yield f"`{path}` {told(value)}"
 
 
 def _linked(text: str) -> str:

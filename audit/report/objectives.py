@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
+from typing import Any
 
+import msgspec
 from rich.console import Console
 from rich.text import Text
 
 from audit.objectives.catalogue import CATALOGUE, FAMILIES, ROWS, Entry
 from audit.objectives.needs import needs
-from audit.objectives.objective import PARTS, Objective, differing_fields
+from audit.objectives.objective import PARTS, Correction, Objective, differing_fields
 from audit.report import format as fmt
 from audit.report.consequences import PARTS as DECIDES
 from audit.report.consequences import consequence
@@ -87,9 +89,25 @@ def add_parts(page: Page, objective: Objective) -> None:
     rows = Rows("", "")
     fields = objective.to_dict()
     for part in PARTS:
-        settings = ", ".join(f"{field} {fmt.setting(value)}" for field, value in fields[part].items())
+        settings = ", ".join(f"{field} {told(value)}" for field, value in fields[part].items())
         rows.add(styled(part, STRONG), settings, note=DECIDES[part])
     rows.add_to(page)
+
+
+def told(value: Any) -> str:
+    """Return the value of a field in few words: of a correction what it does, not what it leaves alone."""
+    if not isinstance(value, (list, tuple)) or not all(isinstance(item, dict) for item in value):
+        return fmt.setting(value)
+    return "; ".join(map(_correction, value)) or "none"
+
+
+def _correction(fields: Mapping[str, Any]) -> str:
+    plain = msgspec.to_builtins(Correction())
+    rest = {key: value for key, value in fields.items() if value != plain[key] and key not in _NAMED}
+    return " ".join([*(fields[key] for key in _NAMED), *([fmt.setting(rest)] if rest else [])])
+
+
+_NAMED = ("action", "level")
 
 
 def show_side_by_side(objectives: Sequence[Objective], console: Console | None = None) -> None:
@@ -100,10 +118,10 @@ def show_side_by_side(objectives: Sequence[Objective], console: Console | None =
     fields = sorted(differing, key=lambda field: PARTS.index(field.partition(".")[0]))
     names = [objective.name for objective in objectives]
     if fields:
-        rows = Rows("Field", *names)
+        rows = Rows("Field", *names, whole=(0,))
         for field in fields:
             values = [_value(objective, field) for objective in objectives]
-            rows.add(field, *map(fmt.setting, values), note=_consequence(field, values, names))
+            rows.add(field, *map(told, values), note=_consequence(field, values, names))
         rows.add_to(page)
     else:
         page.say(line((", ".join(names), STRONG), ": the same in every field."))

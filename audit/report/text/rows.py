@@ -27,13 +27,16 @@ class Rows:
         One per column; the first is set strong, the others quiet.
     right : sequence of int
         Columns that are set flush right.
+    whole : sequence of int
+        Columns whose cells are broken only where those of the others cannot be.
     """
 
-    def __init__(self, *titles: str, right: Sequence[int] = ()) -> None:
+    def __init__(self, *titles: str, right: Sequence[int] = (), whole: Sequence[int] = ()) -> None:
         self._titles = [
             Text(title, style=STRONG if at == 0 else QUIET) for at, title in enumerate(plain_titles(titles))
         ]
         self._right = frozenset(right)
+        self._whole = frozenset(whole)
         self._rows: list[_Row] = []
 
     def __len__(self) -> int:
@@ -63,8 +66,10 @@ class Rows:
         """Natural widths; where they do not fit, the widest columns give way and their cells wrap."""
         widths = self._natural()
         room -= len(_GAP) * (len(widths) - 1)
-        while sum(widths) > room and max(widths) > _NARROWEST:
-            widths[widths.index(max(widths))] -= 1
+        soft = [at for at in range(len(widths)) if at not in self._whole]
+        for columns in (soft, range(len(widths))):
+            while sum(widths) > room and max((widths[at] for at in columns), default=0) > _NARROWEST:
+                widths[max(columns, key=lambda at: (widths[at], -at))] -= 1
         return widths
 
     def _lines(self, page: Page, widths: list[int], cells: Sequence[Text]) -> list[Text]:
