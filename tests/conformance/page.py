@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import sys
 import warnings
 from pathlib import Path
@@ -36,8 +38,9 @@ float32) and says so when a case, or a field of an objective, changed since.
   weights within the bound; **refused** where it says that it cannot express the config; **differs**
   otherwise; – where the case has no config of its own.
 
-Errors of about 1e-9 to 1e-7 are small constants that the frameworks add to denominators (1e-8) or standard
-deviations and that an objective leaves out.
+Errors of about 1e-9 to 1e-7 are small constants that the frameworks add to denominators (1e-8) or variances
+and that an objective leaves out. Those of 1e-6 are groups of one response, whose raw reward verl and SkyRL
+divide by 1 + 1e-6.
 
 """
 COLUMNS = ("framework", "version", "algorithm", "advantage", "scaled", "per token", "how", "dialect")
@@ -48,7 +51,7 @@ UNREAD = """
 """
 NOT_RUN = (
     "verl's optimal_token_baseline and tir_optimal_token_baseline, batch-normalised rollout weights, and "
-    "rejection by k2, k3 or the largest token: no objective expresses them.",
+    "rejection by k2 or k3 of a response or by its largest token: no objective expresses them.",
     "The random draw of Clip-Cov: an objective gives its expectation; here the whole window is drawn.",
     "OpenRLHF's gates by binary KL or total variation, and AReaL's M2PO and KL metrics of rejection: no "
     "objective expresses them.",
@@ -92,6 +95,8 @@ def main() -> int:
     """Measure every case, write the page; 1 where a case is out of its bound or differs from its dialect."""
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
+    logging.disable(logging.CRITICAL)
+    os.environ.setdefault("LOGURU_LEVEL", "ERROR")
     lines, bad = [], []
     for case in CASES:
         found, dialect = measure(case), by_dialect(case)

@@ -152,7 +152,7 @@ def sampler_weights(options: dict[str, Any], batch: Batch) -> Tensor:
 
 
 def answer(
-    trainer: str = "grpo", weights: dict[str, float] | None = None, **options: Any
+    trainer: str = "grpo", weights: dict[str, float] | None = None, *, old: bool = True, **options: Any
 ) -> Callable[[Batch], Answer]:
     """Gradient over the micro-batches of one update; ``weights`` combine reward components."""
     options = {**DEFAULTS, **options}
@@ -181,7 +181,7 @@ def answer(
                     "completion_ids": torch.zeros(len(rows), batch.width, dtype=torch.int64),
                     "completion_mask": mask[rows],
                     "advantages": made[rows],
-                    "old_per_token_logps": batch.old[rows],
+                    "old_per_token_logps": batch.old[rows] if old else None,
                     "old_logps": (batch.old * mask).sum(1)[rows],
                     "ref_per_token_logps": batch.ref[rows],
                     "num_items_in_batch": mask.sum(),

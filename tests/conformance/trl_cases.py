@@ -20,7 +20,7 @@ from audit.objectives.objective import (
     Shaping,
     Whiten,
 )
-from audit.objectives.surrogates import GMPO, SAPO, VESPO, CISPOClip, PPOClip
+from audit.objectives.surrogates import GMPO, SAPO, VESPO, CISPOClip, NoClip, PPOClip
 from conformance.batch import EVEN, Kind
 from conformance.case import Case
 from conformance.trl_calls import answer
@@ -58,6 +58,7 @@ def case(
 ) -> Case:
     """One config; ``epsilon_low`` is TRL's ``epsilon``."""
     config = {"epsilon" if key == "epsilon_low" else key: value for key, value in options.items()}
+    old = config.pop("old", True)
     if trainer != "rloo":
         config.setdefault("beta", 0.0)
         config.setdefault("max_completion_length", 13)
@@ -65,7 +66,7 @@ def case(
         config.setdefault("beta", 0.0)
     if weights is not None and "multi_objective_aggregation" in config:
         config |= {"reward_funcs": list(weights), "reward_weights": list(weights.values())}
-    config |= {"gradient_accumulation_steps": 2, "steps_per_generation": 4, "num_iterations": 2}
+    config |= {"gradient_accumulation_steps": 2, "steps_per_generation": 4, "num_iterations": 2 if old else 1}
     return Case(
         "trl",
         "1.16.0",
@@ -73,7 +74,7 @@ def case(
         objective,
         answer(trainer, weights, **options),
         kind=kind,
-        config=None if weights is not None and "reward_funcs" not in config else config,
+        config=None if not old or (weights is not None and "reward_funcs" not in config) else config,
         trainer={"grpo": "GRPOTrainer", "rloo": "RLOOTrainer", "gmpo": "GMPOTrainer"}[trainer],
     )
 
@@ -131,6 +132,7 @@ CASES = [
         scale_rewards="batch",
     ),
     case("cispo", BASE.replace(clip=CISPOClip(epsilon_high=0.1)), loss_type="cispo", epsilon_high=1.1),
+    case("no old policy: ratio of 1", BASE.replace(ratio=Ratio(), clip=NoClip()), old=False),
     case(
         "cispo, forgotten cap",
         BASE.replace(clip=CISPOClip(epsilon_high=-0.8)),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
+from scipy.optimize import brentq
 from torch import Tensor
 
 from audit.objectives.objective import KL, Aggregation, Correction, LossKL, Objective, Ratio
@@ -16,6 +18,8 @@ from conformance.verl_estimators import FRAMEWORK, VERSION
 from conformance.verl_losses import BASE, ROWS
 
 MISMATCH = Kind(mismatch=0.4)
+K3_WINDOW = tuple(math.exp(brentq(lambda u: math.exp(u) - 1 - u - 0.05, *side)) for side in ((-1, 0), (0, 1)))
+"""Ratios at which r - 1 - log r is 0.05."""
 
 
 def weights(level: str, threshold: float | str) -> Callable[[Batch], Tensor]:
@@ -108,6 +112,8 @@ CASES = [
     rejected(
         "sequence mean k1", "seq_mean_k1", "0.9_1.1", kept=True, level="sequence", low=1 / 1.1, high=1 / 0.9
     ),
+    rejected("token k2", "token_k2", "0.05", kept=False, low=math.exp(-(0.1**0.5)), high=math.exp(0.1**0.5)),
+    rejected("token k3", "token_k3", "0.05", kept=False, low=K3_WINDOW[0], high=K3_WINDOW[1]),
     rejected(
         "token k1, row mean over kept tokens",
         "token_k1",
