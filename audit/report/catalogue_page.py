@@ -66,7 +66,7 @@ def _entry(entry: Entry) -> Iterator[str]:
     yield "|---|---|"
     told = {"fixes": entry.fixes} | entry.rows | {"paper": _linked(entry.paper)}
     if entry.choices:
-        told["not the paper's"] = entry.choices
+        told["choices here"] = entry.choices
     told["needs from a log"] = needed(entry.needs)
     told["fields"] = _fields(entry.objective)
     for label, text in told.items():

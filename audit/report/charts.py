@@ -45,7 +45,7 @@ def batch_chart(frame: pl.DataFrame) -> alt.Chart:
         .encode(
             x=alt.X("rate:O", title="success rate p"),
             y=alt.Y("value:Q", title="share of the pull", axis=alt.Axis(format="%")),
-            xOffset="curve:N",
+            xOffset=alt.XOffset("curve:N", sort=None),
             color=alt.Color("curve:N", title=None, sort=None),
             tooltip=["curve:N", "rate:O", "value:Q"],
         )

@@ -25,7 +25,7 @@ _SYMBOLS = (
 )
 _NAME = max(map(len, CATALOGUE))
 _WEIGHT = max(len(entry.weight) for entry in CATALOGUE.values())
-_LABEL = max(map(len, (*ROWS, "not the paper's")))
+_LABEL = max(map(len, (*ROWS, "choices here")))
 
 
 def show_catalogue(console: Console | None = None, *, wide: bool = False) -> None:
@@ -145,7 +145,7 @@ def _about(page: Page, entry: Entry) -> None:
     _labelled({"fixes": entry.fixes} | entry.rows).add_to(page)
     if entry.choices:
         page.gap()
-        _labelled({"not the paper's": entry.choices}).add_to(page)
+        _labelled({"choices here": entry.choices}).add_to(page)
 
 
 def _labelled(pairs: Mapping[str, str]) -> Rows:

@@ -25,7 +25,7 @@ ROW_MEAN = Aggregation(kind="seq-mean-token-mean")
 REWARD = "the reward objective"
 AS_GRPO = "as GRPO"
 LINEAGE = "REINFORCE with a Monte Carlo baseline + PPO's trust region"
-UNSTATED = "The paper states neither ddof nor epsilon of the std: 0 and 0 stand here."
+UNSTATED = "ddof 0 and epsilon 0 of the std are chosen here."
 
 GRPO = Objective(
     name="grpo",
@@ -170,6 +170,6 @@ ENTRIES = (
         weight="rho (r - mean) / std, over |o|",
         stability="PPO clip, and rho of at most delta",
         target=REWARD,
-        choices=f"delta = 4 is the paper's; its KL and entropy terms are left out. {UNSTATED}",
+        choices=f"delta = 4 is the paper's; no KL stands here. {UNSTATED}",
     ),
 )

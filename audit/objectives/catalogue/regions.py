@@ -27,7 +27,7 @@ ENTRIES = (
         weight="min(rho, cap) (r - mean) / std, over N",
         stability="bounded importance weight, never 0",
         target=REWARD,
-        choices=f"MiniMax-M1 does not print its cap; 5 is ScaleRL's. {UNSTATED}",
+        choices=f"The cap of 5 is ScaleRL's. {UNSTATED}",
     ),
     Entry(
         objective=_grpo_like("sapo", SAPO(tau_positive=1.0, tau_negative=1.05), ROW_MEAN),
@@ -80,7 +80,7 @@ ENTRIES = (
         weight="rho (r - mean) / std, over N",
         stability="PPO clip; random mask at high covariance",
         target=REWARD,
-        choices="Share 2e-4 and window (1, 5) are those of verl's defaults. The draw is not in a log: "
+        choices="Share 2e-4 and window (1, 5) are the published ones. The draw is not in a log: "
         f"weights are its expectation. {UNSTATED}",
     ),
     Entry(
@@ -93,7 +93,7 @@ ENTRIES = (
         weight="rho (r - mean) / std, over N",
         stability="KL penalty on the chosen tokens",
         target=REWARD,
-        choices=f"Share 2e-4 and coefficient 1 are those of verl's defaults. {UNSTATED}",
+        choices=f"The share 2e-4 is the published one; coefficient 1 stands here. {UNSTATED}",
     ),
     Entry(
         objective=Objective(
@@ -111,7 +111,7 @@ ENTRIES = (
         weight="r - mean - tau log rho",
         stability="quadratic pull to the old policy",
         target="reward, KL-regularised to the last policy",
-        choices="tau is not published: 0.1 stands here. The paper's log-ratio is that of the whole "
+        choices="tau = 0.1 stands here as an example. The paper's log-ratio is that of the whole "
         "response; codes (verl's dro, ROLL) take the token's, as here.",
     ),
 )
