@@ -27,6 +27,7 @@ from audit.objectives.dialects import (
     unsloth,
     verl,
 )
+from audit.objectives.dialects.config import version_read
 from audit.objectives.dialects.declared import Declared
 from audit.objectives.objective import from_dict
 
@@ -107,7 +108,8 @@ def versions_read(name: str) -> tuple[str, str]:
     if hasattr(module, "versions"):
         oldest, newest = module.versions()
         return oldest, newest
-    return module.READ, module.READ
+    version = version_read(module.__name__.rpartition(".")[2])
+    return version, version
 
 
 def defaults(

@@ -194,6 +194,12 @@ class Options:
         return None if match is None else tuple(int(part or 0) for part in match.groups())
 
 
+def version_read(data: str) -> str:
+    """Return the version in which ``<data>_options.json`` was pinned."""
+    version: str = _table(data)["read"]
+    return version
+
+
 @cache
 def _table(data: str) -> dict[str, Any]:
     text = files("audit.objectives.dialects").joinpath(f"{data}_options.json").read_bytes()

@@ -69,6 +69,8 @@ def grpo(config: Config, version: Version, notes: list[str], *, geometric: bool 
         notes.append(
             "The loss ran in Liger's kernel: it equals TRL's own, except luspo with a loss per token."
         )
+    # A ratio of 1 has no level, and through a response's ratio the corrected KL moves its other tokens too.
+    detached = on_policy and level == "token"
     gdpo = config.get("multi_objective_aggregation") == "normalize_then_sum"
     return Objective(
         name=f"trl-{loss}" if level == "token" else f"trl-{loss}-{level}",
@@ -80,7 +82,7 @@ def grpo(config: Config, version: Version, notes: list[str], *, geometric: bool 
         baseline=Baseline(kind="group_mean"),
         scale=_gdpo_scale() if gdpo else _scale(config.get("scale_rewards", True)),
         ratio=Ratio(
-            denominator="old" if recomputed else "theta",
+            denominator="old" if recomputed and not detached else "theta",
             level=level,
             corrections=corrections(config, version, on_policy=on_policy, geometric=geometric),
         ),

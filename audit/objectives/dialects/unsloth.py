@@ -38,6 +38,11 @@ _OWN = ("trl_version", "rollout_logps_as_old", "rollout_rs", "rollout_rs_thresho
 _LEVELS = {"token": "token", "seq_sum": "product", "seq_mean": "sequence"}
 
 
+def versions() -> tuple[str, str]:
+    """Return the oldest and the newest version read."""
+    return READ, READ
+
+
 def objective_from_config(config: Mapping[str, Any], version: str, trainer: str | None = None) -> Declared:
     """Read a GRPOConfig as Unsloth would.
 

@@ -137,6 +137,14 @@ def test_gspo_is_the_sequence_level() -> None:
     assert objective.clip == PPOClip(epsilon_low=3e-4, epsilon_high=4e-4)
 
 
+def test_on_policy_the_policy_itself_is_the_denominator() -> None:
+    config = {"gradient_accumulation_steps": 4, "steps_per_generation": 4}
+    assert declared(config).ratio == Ratio()
+    assert declared({**config, "num_iterations": 2}).ratio.denominator == "old"
+    assert declared({**config, "use_vllm": True}).ratio.denominator == "old"
+    assert declared({**config, "importance_sampling_level": "sequence"}).ratio.level == "sequence"
+
+
 def test_truncated_completions_are_masked() -> None:
     assert declared({"mask_truncated_completions": True}).filter == Filter(mask_truncated=True)
 
