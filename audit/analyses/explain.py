@@ -81,9 +81,6 @@ def explain(a: Run, b: Run) -> Explanation:
     AuditError
         A log cannot be read.
     """
-    if a.path.resolve() == b.path.resolve():
-        msg = f"{a.path} and {b.path} are the same log: there is nothing to explain."
-        raise AuditError(msg)
     rows_a, rows_b = RunRows.read(a), RunRows.read(b)
     declared_a, note_a = _declared(a)
     declared_b, note_b = _declared(b)
@@ -147,6 +144,7 @@ def explain(a: Run, b: Run) -> Explanation:
             outcomes,
             changes=changes,
             skipped=skipped,
+            same_log=a.path.resolve() == b.path.resolve(),
         ),
     )
 

@@ -16,6 +16,7 @@ SMALL_SHARE = 0.01
 SMALL_SCALE = math.log(1.02)
 """A common factor within 2 % on every weight is not called a cause; heuristic."""
 
+SAME_LOG = "A and B are the same log: nothing differs."
 NEARLY_SAME = 0.02
 """1 - cosine below this is called nearly one direction; heuristic."""
 
@@ -39,6 +40,7 @@ def decide(
     *,
     changes: dict[str, str] | None,
     skipped: list[str],
+    same_log: bool = False,
 ) -> Verdict:
     """Rank the causes: parts of the objective by the share of the weights that they move, then the others.
 
@@ -46,6 +48,8 @@ def decide(
     whose effect these logs cannot measure is still named, without a share. ``skipped`` are the checks that
     these logs cannot carry: what was not compared is not called noise.
     """
+    if same_log:
+        return Verdict([], SAME_LOG)
     causes: list[Cause] = []
     whole = _whole(effects)
     if whole is not None:

@@ -199,3 +199,10 @@ def test_few_prompts_are_said_where_outcomes_are_compared(tmp_path) -> None:
 def test_nearly_the_same_direction_is_not_called_different(tmp_path) -> None:
     found = pair(tmp_path, "grpo", {"name": "grpo", "clip": {"epsilon_low": 0.25, "epsilon_high": 0.25}})
     assert "push nearly one way" in found.verdict.text
+
+
+def test_a_log_against_itself_is_the_same_log(tmp_path) -> None:
+    run = write(tmp_path / "a", rollouts(seed=1), "grpo")
+    found = explain(run, run)
+    assert ids(found) == []
+    assert "same log" in found.verdict.text
