@@ -384,7 +384,8 @@ def test_every_key_and_default_of_the_installed_version_is_known(name: str) -> N
     }
     result = from_framework("trl", trl.__version__, fields, trainer=f"{name}Trainer")
     assert result.unknown == ()
-    assert result.objective == declared({}, trl.__version__, f"{name}Trainer")
+    inherited = {"gradient_accumulation_steps": fields["gradient_accumulation_steps"]}
+    assert result.objective == declared(inherited, trl.__version__, f"{name}Trainer")
     tabled = complete({}, trl.__version__, f"{name}Config")
     assert tabled == {key: fields[key] for key in tabled}
 
