@@ -7,7 +7,7 @@ PIP    := $(BIN)/$(PIP_IN)
 INPUTS := pyproject.toml setup.py constraints.txt
 export HF_HUB_OFFLINE = 1
 
-.PHONY: help demo test check sample-logs truth conformance schemas clean
+.PHONY: help demo test check sample-logs truth conformance docs clean
 .DEFAULT_GOAL := help
 
 help:  ## List the targets
@@ -59,8 +59,10 @@ conformance: .venv-conformance/.installed  ## Compare weights with the framework
 	@.venv-conformance/bin/$(PIP_IN) --no-deps -r tests/conformance/requirements-no-deps.txt
 	@touch $@
 
-schemas: $(VENV)/.installed-dev  ## Write schemas/*.schema.json again from the result types
+docs: $(VENV)/.installed-dev  ## Write schemas/*.schema.json, docs/objectives.md and the README's outputs again
 	$(BIN)/python -m audit.report.schemas
+	$(BIN)/python -m audit.report.catalogue_page
+	$(BIN)/python tests/test_readme.py
 
 clean:  ## Remove the virtual environment and what the tools left behind
 	rm -rf $(VENV) .venv-conformance build dist *.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache report.html
