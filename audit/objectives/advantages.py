@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -31,6 +31,10 @@ class Advantages:
     factor: Tensor
     final: Tensor
     """After them; for objectives with one advantage per token, the mean over loss tokens where known."""
+    scored: Tensor
+    """bool; the row has an advantage (neither greedy nor unscorable)."""
+    some: Tensor
+    """bool; the advantage, or that of any token, is not 0."""
 
 
 def objective_reward(responses: Responses, objective: Objective) -> Tensor:
@@ -81,17 +85,31 @@ def advantages_of(responses: Responses, objective: Objective) -> Advantages:
     """
     raw, weight = _raw(responses, objective)
     shift, factor = torch.zeros_like(raw), torch.ones_like(raw)
-    whiten = objective.scale.whiten
+    whiten, moments = objective.scale.whiten, responses.token_moments
+    of_row = raw
+    if moments is not None:
+        of_row = torch.where(moments[:, 0] > 0, moments[:, 1] / moments[:, 0].clamp(min=1.0), raw)
     if whiten is not None:
-        sums = responses.token_moments
-        if sums is None or whiten.level == "sequence":
+        if moments is None or whiten.level == "sequence":
             count = weight if whiten.level == "sequence" else responses.loss_tokens.to(raw.dtype)
-            count = torch.where(weight > 0, count, 0.0)
-            sums = torch.stack([count, count * raw, count * raw.square()], dim=1)
-        sums = torch.where((weight > 0)[:, None], sums, 0.0)
+            sums = torch.stack([count, count * of_row, torch.zeros_like(raw)], dim=1)
+        else:
+            sums = moments[:, :3]
+        counted = weight > 0
+        if whiten.level == "token" and objective.filter.mask_truncated and responses.truncated is not None:
+            counted = counted & ~responses.truncated
+        if objective.filter.dynamic_sampling:
+            counted = counted & ~dead_groups(responses, objective)
+        sums = torch.where(counted[:, None], sums, 0.0)
         shift, factor = whitening(sums, responses.generation_batch, whiten)
-    final = finished(raw, shift, factor, objective)
-    return Advantages(raw, shift, factor, torch.where(weight > 0, final, 0.0))
+    scored = weight > 0
+    final = torch.where(scored, finished(of_row, shift, factor, objective), 0.0)
+    some = final != 0
+    if moments is not None:
+        low, high = (finished(moments[:, column], shift, factor, objective) for column in (3, 4))
+        logged = objective.baseline.kind == "logged"
+        some = scored & torch.where(moments[:, 0] > 0, (low != 0) | (high != 0), some & logged)
+    return Advantages(raw, shift, factor, final, scored, some)
 
 
 def finished(raw: Tensor, shift: Tensor, factor: Tensor, objective: Objective) -> Tensor:
@@ -107,7 +125,10 @@ def _raw(responses: Responses, objective: Objective) -> tuple[Tensor, Tensor]:
         if responses.advantage is None:
             column = "advantage" if kind == "logged" else "value"
             raise MissingColumn.needed_for(column, f"objective '{objective.name}'")
-        return torch.where(responses.trained, responses.advantage, 0.0), responses.trained.to(torch.float64)
+        weight = responses.trained.to(torch.float64)
+        if kind == "gae":
+            weight = sample_weights(responses, objective_reward(responses, objective))
+        return torch.where(weight > 0, responses.advantage, 0.0), weight
     reward = objective_reward(responses, objective)
     weight = sample_weights(responses, reward)
     if objective.shaping.per_component:
@@ -143,8 +164,3 @@ def _reference_kl(responses: Responses, objective: Objective) -> Tensor:
     if responses.reference_kl is None:
         raise MissingColumn.needed_for("logp_ref", f"KL in the reward ({objective.name})")
     return responses.reference_kl
-
-
-def with_token_moments(responses: Responses, moments: Tensor) -> Responses:
-    """Return a copy whose whitening uses the moments of per-token advantages, shape (R, 3)."""
-    return replace(responses, token_moments=moments)

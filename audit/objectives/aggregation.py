@@ -54,11 +54,11 @@ def aggregation_coefficients(
     else:
         scope, slices = responses.update, torch.ones_like(rows)
 
-    constant = _constant(responses, aggregation, scope)
+    constant = _constant(responses, aggregation, scope, kept)
     if kind in ("token-sum", "token-sum-norm"):
         nu = 1.0 / constant
     elif kind == "token-mean":
-        nu = 1.0 / _scope_tokens(responses, aggregation, tokens, rows, scope)
+        nu = 1.0 / _scope_tokens(responses, aggregation, tokens, kept, scope)
     elif kind == "prompt-mean-token-mean":
         prompt, prompts = _prompts_of(scope, responses.group, kept)
         nu = 1.0 / (prompts * (_total(tokens, prompt).clamp(min=1.0) + aggregation.epsilon))
@@ -69,7 +69,7 @@ def aggregation_coefficients(
     return torch.where(kept, aggregation.factor * nu / slices, 0.0)
 
 
-def _constant(responses: Responses, aggregation: Aggregation, scope: Tensor) -> Tensor:
+def _constant(responses: Responses, aggregation: Aggregation, scope: Tensor, kept: Tensor) -> Tensor:
     """C of the ``-norm`` kinds for each response, 1 for the others."""
     one = torch.ones(responses.num_rows, dtype=torch.float64, device=responses.reward.device)
     if not aggregation.kind.endswith("-norm"):
@@ -84,14 +84,19 @@ def _constant(responses: Responses, aggregation: Aggregation, scope: Tensor) -> 
         return one * aggregation.constant
     scopes = int(scope.max()) + 1 if scope.numel() else 0
     width = torch.zeros(scopes, dtype=torch.int64, device=one.device)
-    return width.scatter_reduce(0, scope, responses.length, "amax")[scope].clamp(min=1).to(one.dtype)
+    return (
+        width.scatter_reduce(0, scope, torch.where(kept, responses.length, 0), "amax")[scope]
+        .clamp(min=1)
+        .to(one.dtype)
+    )
 
 
 def _scope_tokens(
-    responses: Responses, aggregation: Aggregation, tokens: Tensor, rows: Tensor, scope: Tensor
+    responses: Responses, aggregation: Aggregation, tokens: Tensor, kept: Tensor, scope: Tensor
 ) -> Tensor:
     if aggregation.scope != "generation_batch":
         return _total(tokens, scope).clamp(min=1.0) + aggregation.epsilon
+    rows = kept.to(torch.float64)
     share = _total(rows, responses.update) / _total(rows, responses.generation_batch).clamp(min=1.0)
     return (_total(tokens, responses.generation_batch).clamp(min=1.0) + aggregation.epsilon) * share
 

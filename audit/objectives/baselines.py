@@ -44,7 +44,7 @@ def centred(rewards: Rewards, baseline: Baseline) -> Tensor:
         Not one greedy row per group; ``pass_at_k`` with fewer than k responses.
     """
     value = BASELINES[baseline.kind](rewards, baseline)
-    if baseline.singleton == "raw":
+    if baseline.singleton == "raw" and baseline.kind not in ("none", "batch_mean", "greedy"):
         alone = rewards.group.rows(rewards.group.count) <= 1.0 + SLACK
         value = torch.where(alone, rewards.value, value)
     return value

@@ -45,7 +45,8 @@ class Responses:
     components: Mapping[str, Tensor] | None = None
     """Reward components by name, float64; NaN where a component did not apply."""
     token_moments: Tensor | None = None
-    """Count, sum and sum of squares of per-token advantages before whitening, float64, shape (R, 3)."""
+    """Of the per-token advantages before whitening, float64, shape (R, 5): their count, their sum, the sum of
+    their squared deviations from the response's mean, the least and the greatest."""
 
     @property
     def num_rows(self) -> int:

@@ -12,9 +12,9 @@ from audit.errors import MissingColumn
 from audit.objectives.advantages import advantages_of, dead_groups, finished, objective_reward
 from audit.objectives.aggregation import aggregation_coefficients
 from audit.objectives.batch import Responses, Tokens
-from audit.objectives.corrections import bounded, log_weight
+from audit.objectives.corrections import correction_weight
 from audit.objectives.objective import Objective
-from audit.objectives.token_advantages import raw_token_advantages, varies_by_token
+from audit.objectives.token_advantages import raw_token_advantages, token_moments, varies_by_token
 from audit.ragged import group_sum
 
 
@@ -32,8 +32,10 @@ class Coefficients:
     """bool; the row enters the loss (not greedy, not filtered)."""
     masked: Tensor
     """bool; the row is kept but all of its tokens are masked (truncated)."""
+    scored: Tensor
+    """bool; the row has an advantage (neither greedy nor unscorable)."""
     raw: Tensor
-    """Advantage before whitening and clip."""
+    """Advantage of the response before whitening and clip."""
     shift: Tensor
     factor: Tensor
     reward: Tensor
@@ -51,7 +53,13 @@ class Coefficients:
 def needs_token_pass(objective: Objective) -> bool:
     """Whether the coefficients depend on sums over tokens that only this objective asks for."""
     leaves = any(correction.leaves_denominator for correction in objective.ratio.corrections)
-    return varies_by_token(objective) or leaves
+    return decided_by_token(objective) or leaves
+
+
+def decided_by_token(objective: Objective) -> bool:
+    """Whether per-token advantages decide about a response."""
+    logged = objective.baseline.kind == "logged" and objective.filter.zero_advantage
+    return varies_by_token(objective) or logged
 
 
 def token_pass(tokens: Tokens, coefficients: Coefficients, objective: Objective) -> tuple[Tensor, Tensor]:
@@ -61,20 +69,18 @@ def token_pass(tokens: Tokens, coefficients: Coefficients, objective: Objective)
     -------
     loss_tokens : Tensor, shape (R,), int64
         Loss tokens that the corrections leave in the denominator.
-    moments : Tensor, shape (R, 3), float64
-        Count, sum and sum of squares of the per-token advantages before whitening.
+    moments : Tensor, shape (R, 5), float64
+        Of the per-token advantages before whitening; see :attr:`Responses.token_moments`.
     """
     layout = tokens.layout
-    active = tokens.mask & layout.spread(coefficients.kept & ~coefficients.masked)
+    moments = token_moments(tokens, token_advantage(tokens, coefficients, objective, whitened=False))
+    active = tokens.mask & layout.spread(~coefficients.masked)
     tokens = replace(tokens, mask=active)
-    raw = token_advantage(tokens, coefficients, objective, whitened=False)
-    count = layout.sum(active.to(torch.float64))
-    raw = tokens.unmasked(raw)
-    moments = torch.stack([count, layout.sum(raw), layout.sum(raw.square())], dim=1)
+    advantage = token_advantage(tokens, coefficients, objective)
     counted = active
     for correction in objective.ratio.corrections:
         if correction.leaves_denominator:
-            counted = counted & (bounded(log_weight(tokens, correction), correction) > 0)
+            counted = counted & (correction_weight(tokens, correction, advantage) > 0)
     return layout.sum(counted.to(torch.int64)), moments
 
 
@@ -100,7 +106,7 @@ def row_coefficients(
     if objective.filter.dynamic_sampling:
         kept = kept & ~dead_groups(responses, objective)
     if objective.filter.zero_advantage:
-        kept = kept & (made.final != 0)
+        kept = kept & made.some
     masked = torch.zeros_like(kept)
     loss_tokens = responses.loss_tokens if denominator_tokens is None else denominator_tokens
     if objective.filter.mask_truncated:
@@ -116,6 +122,7 @@ def row_coefficients(
         nu_kl=nu if own is None else aggregation_coefficients(responses, own, loss_tokens, kept),
         kept=kept,
         masked=masked,
+        scored=made.scored,
         raw=made.raw,
         shift=made.shift,
         factor=made.factor,
@@ -137,9 +144,9 @@ def token_advantage(
         raw = raw_token_advantages(tokens, c.raw, c.reward, c.mean_kl, objective)
     else:
         return layout.spread(coefficients.advantage if whitened else coefficients.raw)
-    if not whitened:
-        return raw
-    return finished(raw, layout.spread(coefficients.shift), layout.spread(coefficients.factor), objective)
+    if whitened:
+        raw = finished(raw, layout.spread(coefficients.shift), layout.spread(coefficients.factor), objective)
+    return raw.masked_fill(~layout.spread(coefficients.scored), 0.0)
 
 
 def _reward(responses: Responses, objective: Objective) -> Tensor:

@@ -62,9 +62,11 @@ def correction_weight(tokens: Tokens, correction: Correction, advantage: Tensor 
     MissingColumn
         Sampler log-probs, or those of the numerator, were not logged.
     """
-    weight = bounded(log_weight(tokens, correction), correction)
-    if correction.keep_nonnegative and advantage is not None:
-        weight = weight.where(advantage < 0, weight.new_ones(()))
+    log = log_weight(tokens, correction)
+    weight = bounded(log, correction)
+    if correction.keep_nonnegative and advantage is not None and correction.action != "truncate":
+        unmasked = log.exp() if correction.action == "mask" else log.new_ones(log.shape)
+        weight = weight.where(advantage < 0, unmasked)
     return tokens.unmasked(weight)
 
 

@@ -10,6 +10,7 @@ from audit.objectives.batch import Tokens
 from audit.objectives.kl import kl_slope, kl_value
 from audit.objectives.objective import Objective
 from audit.objectives.parts import LossKL
+from audit.objectives.ratios import clamped_ratio
 
 
 def kl_gradient(tokens: Tokens, nu: Tensor, ratio: Tensor, objective: Objective) -> Tensor:
@@ -52,16 +53,16 @@ def kl_gradient(tokens: Tokens, nu: Tensor, ratio: Tensor, objective: Objective)
     elif kl.gradient == "unit_ratio":
         # The clamps detach the ratio too, so that nothing is left of a clamped token.
         pull = nu * _sum(value, slope, difference, kl).masked_fill(~inside, 0.0)
-    elif objective.ratio.level == "token":
-        pull = nu * ratio * _sum(value, slope, difference, kl)
-    elif objective.ratio.level == "sequence_token":
-        pull = nu * ratio * (slope + value)
+    elif objective.ratio.level in ("token", "sequence_token"):
+        moved = ratio * _sum(value, slope, difference, kl)
+        pull = nu * torch.where(clamped_ratio(tokens, objective.ratio), ratio * slope, moved)
     else:
         # Every token's log-prob moves the ratio that multiplies the KL of every other token of the response.
         through = tokens.layout.sum(tokens.unmasked(nu * ratio * value))
         if objective.ratio.level == "sequence":
             through = through / tokens.layout.sum(tokens.mask.double()).clamp(min=1.0)
-        pull = nu * ratio * slope + tokens.layout.spread(through)
+        reach = tokens.layout.spread(through).masked_fill(clamped_ratio(tokens, objective.ratio), 0.0)
+        pull = nu * ratio * slope + reach
     return tokens.unmasked(-kl.coefficient * pull)
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from audit.errors import BadObjective, closest
+from audit.objectives.contradictions import contradictions
 from audit.objectives.corrections import Correction
 from audit.objectives.part import Part
 from audit.objectives.parts import (
@@ -87,14 +88,7 @@ class Objective(Part, frozen=True, kw_only=True):
 
     def problems(self) -> list[str]:
         """Contradictions between parts."""
-        scaled = self.scale.kind != "none"
-        if self.baseline.kind == "logged" and scaled:
-            return ["baseline.kind 'logged' takes the advantage as it stands: scale.kind must be 'none'"]
-        if self.baseline.kind == "gae" and scaled:
-            return ["baseline.kind 'gae' is per token: scale.kind must be 'none' (use scale.whiten)"]
-        if self.baseline.kind in ("logged", "gae") and self.scale.reward_clip is not None:
-            return [f"scale.reward_clip does nothing with baseline.kind '{self.baseline.kind}'"]
-        return []
+        return list(contradictions(self))
 
 
 def from_dict(fields: dict[str, Any], *, where: str = "objective") -> Objective:

@@ -55,6 +55,9 @@ class Shaping(Part, frozen=True, kw_only=True):
             found.append("shaping.clip must be [low, high] with low <= high")
         if self.per_component and not self.weights:
             found.append("shaping.per_component needs shaping.weights")
+        whole = (self.clip, self.factor, self.offset, self.overlong) != (None, 1.0, 0.0, None)
+        if self.per_component and whole:
+            found.append("shaping.per_component leaves no whole reward to clip, map or penalise")
         return found
 
 
@@ -96,7 +99,8 @@ class Baseline(Part, frozen=True, kw_only=True):
     gamma: Annotated[float, msgspec.Meta(ge=0, le=1)] = 1.0
     lam: Annotated[float, msgspec.Meta(ge=0, le=1)] = 1.0
     singleton: Literal["zero", "raw"] = "zero"
-    """Advantage in a group of one response: 0, or the raw reward (verl, SkyRL)."""
+    """Advantage in a group of one response where the baseline is its group's: 0, or the raw reward (verl,
+    SkyRL)."""
 
     def problems(self) -> list[str]:
         """Parameters belong to their kind."""

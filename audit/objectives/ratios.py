@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import torch
 from torch import Tensor
 
@@ -41,6 +42,13 @@ def log_ratio(tokens: Tokens, ratio: Ratio) -> Tensor:
         raise MissingColumn.needed_for("logp_theta", "the policy ratio")
     log = tokens.unmasked(tokens.logp_theta - below)
     return log if ratio.clamp is None else log.clamp(-ratio.clamp, ratio.clamp)
+
+
+def clamped_ratio(tokens: Tokens, ratio: Ratio) -> Tensor:
+    """bool, shape (N,): the clamp holds the token's log-ratio, which its log-prob then does not move."""
+    if ratio.clamp is None:
+        return torch.zeros_like(tokens.mask)
+    return log_ratio(tokens, msgspec.structs.replace(ratio, clamp=None)).abs() > ratio.clamp
 
 
 def policy_ratio(tokens: Tokens, ratio: Ratio, log: Tensor | None = None) -> Tensor:

@@ -57,7 +57,10 @@ def _group_mean(rewards: Rewards, scale: Scale, baseline: Baseline) -> Tensor:
 def _alive_share(rewards: Rewards, scale: Scale, baseline: Baseline) -> Tensor:
     """GPG's 1 / alpha, arXiv:2504.02546: alpha = B / (B - responses of dead groups)."""
     del scale, baseline
-    return _share_of_batch(rewards, ~rewards.group.rows(rewards.group.dead))
+    alive = ~rewards.group.rows(rewards.group.dead) & (rewards.weight > 0)
+    batch = rewards.batch
+    some = batch.rows(group_sum(alive.to(torch.float64), batch.index, batch.count.numel())) > 0
+    return torch.where(some, _share_of_batch(rewards, alive), torch.nan)
 
 
 def _nonzero_share(rewards: Rewards, scale: Scale, baseline: Baseline) -> Tensor:
@@ -76,7 +79,8 @@ def _share_of_batch(rewards: Rewards, chosen: Tensor) -> Tensor:
 def _pass_at_k_std(rewards: Rewards, scale: Scale, baseline: Baseline) -> Tensor:
     """sqrt(R (1 - R)) with R the group's pass@k; NaN where every draw of k succeeds, or none can."""
     del scale
-    pool, k = rewards.group, baseline.k or 1
+    assert baseline.k is not None
+    pool, k = rewards.group, baseline.k
     success = torch.where((rewards.value > 0) & (rewards.weight > 0), rewards.weight, 0.0)
     wrong = pool.count - group_sum(success, pool.index, pool.count.numel())
     mean = 1.0 - choose_ratio(wrong, pool.count, k)

@@ -17,7 +17,7 @@ def varies_by_token(objective: Objective) -> bool:
     """Whether the objective itself makes one advantage per token (logged ones apart)."""
     kl = objective.kl.reward
     by_token = kl is not None and kl.coefficient > 0.0 and kl.form != "sum"
-    return objective.baseline.kind == "gae" or by_token
+    return objective.baseline.kind == "gae" or (by_token and objective.baseline.kind != "logged")
 
 
 def raw_token_advantages(
@@ -62,11 +62,35 @@ def token_kl(tokens: Tokens, estimator: Estimator, policy: Literal["old", "sampl
     return tokens.unmasked(kl_value(tokens.unmasked(upper - tokens.logp_ref), estimator))
 
 
+def token_moments(tokens: Tokens, values: Tensor) -> Tensor:
+    """What :attr:`Responses.token_moments` holds, of ``values`` at the loss tokens; shape (R, 5)."""
+    layout = tokens.layout
+    count = layout.sum(tokens.mask.to(values.dtype))
+    total = layout.sum(tokens.unmasked(values))
+    mean = layout.spread(total / count.clamp(min=1.0))
+    within = layout.sum(tokens.unmasked((values - mean).square()))
+    rows = layout.rows[tokens.mask]
+    low = torch.full_like(count, torch.inf).scatter_reduce(0, rows, values[tokens.mask], "amin")
+    high = torch.full_like(count, -torch.inf).scatter_reduce(0, rows, values[tokens.mask], "amax")
+    return torch.stack([count, total, within, low, high], dim=1)
+
+
 def suffix_sum(tokens: Tokens, values: Tensor) -> Tensor:
     """Sum of ``values`` from each token to the end of its response; shape (N,)."""
     layout = tokens.layout
-    running = torch.cat([values.new_zeros(1), values.cumsum(0)])
-    return running[layout.offsets[1:]][layout.rows] - running[:-1]
+    made = torch.zeros_like(values)
+    # From the ends, not as a difference of sums over the whole batch, which would lose the digits.
+    running = values.new_zeros(layout.num_rows)
+    for place in range(_longest(tokens) - 1, -1, -1):
+        rows = (layout.lengths > place).nonzero().flatten()
+        token = layout.offsets[rows] + place
+        running[rows] += values[token]
+        made[token] = running[rows]
+    return made
+
+
+def _longest(tokens: Tokens) -> int:
+    return int(tokens.layout.lengths.max()) if tokens.layout.num_rows else 0
 
 
 def gae(tokens: Tokens, reward: Tensor, paid: Tensor, gamma: float, lam: float) -> Tensor:
@@ -93,8 +117,7 @@ def gae(tokens: Tokens, reward: Tensor, paid: Tensor, gamma: float, lam: float) 
     made = torch.zeros_like(values)
     following = values.new_zeros(layout.num_rows)
     running = values.new_zeros(layout.num_rows)
-    longest = int(layout.lengths.max()) if layout.num_rows else 0
-    for place in range(longest - 1, -1, -1):
+    for place in range(_longest(tokens) - 1, -1, -1):
         rows = (layout.lengths > place).nonzero().flatten()
         token = layout.offsets[rows] + place
         taken = tokens.mask[token]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-import msgspec
 import torch
 from torch import Tensor
 
 from audit.objectives.batch import Responses, Tokens, mean_over_loss_tokens
 from audit.objectives.coefficients import (
     Coefficients,
+    decided_by_token,
     needs_token_pass,
     row_coefficients,
     token_advantage,
@@ -21,7 +21,7 @@ from audit.objectives.corrections import correction_weight
 from audit.objectives.entropy import high_entropy
 from audit.objectives.kl_loss import kl_gradient
 from audit.objectives.objective import Objective
-from audit.objectives.ratios import denominator, log_ratio, policy_ratio
+from audit.objectives.ratios import clamped_ratio, denominator, log_ratio, policy_ratio
 from audit.objectives.surrogates import Step
 from audit.objectives.token_advantages import token_kl
 
@@ -63,7 +63,7 @@ def token_weights(tokens: Tokens, coefficients: Coefficients, objective: Objecti
     active = tokens.mask & layout.spread(coefficients.kept & ~coefficients.masked)
     tokens = replace(tokens, mask=active)
     advantage = token_advantage(tokens, coefficients, objective)
-    correction, on_kl = _corrections(tokens, advantage, objective)
+    correction, on_kl, absorbable = _corrections(tokens, advantage, objective)
     log = log_ratio(tokens, objective.ratio)
     ratio = policy_ratio(tokens, objective.ratio, log)
     absorbed = clip.absorbs_corrections
@@ -73,7 +73,7 @@ def token_weights(tokens: Tokens, coefficients: Coefficients, objective: Objecti
         ratio=ratio,
         denominator=denominator(tokens, objective.ratio),
         advantage=advantage,
-        log_correction=_log(correction) if absorbed else torch.zeros_like(log),
+        log_correction=absorbable,
         batch=coefficients.batch,
     )
     slope, zeroed = clip.slope(step)
@@ -84,9 +84,11 @@ def token_weights(tokens: Tokens, coefficients: Coefficients, objective: Objecti
     if objective.filter.top_entropy < 1.0:
         policy = policy * high_entropy(tokens, coefficients.batch, objective.filter.top_entropy)
     if not clip.stops_ratio:
-        if objective.ratio.level in ("sequence", "product"):
+        if clip.spreads or objective.ratio.level in ("sequence", "product"):
             policy = tokens.unmasked(layout.spread(mean_over_loss_tokens(tokens, policy)))
-        policy = _inside_clamp(policy, tokens, objective)
+        policy = policy.masked_fill(clamped_ratio(tokens, objective.ratio), 0.0)
+        if clip.spreads:
+            policy = policy.masked_fill(zeroed, 0.0)
     kl = kl_gradient(tokens, layout.spread(coefficients.nu_kl) * on_kl, ratio, objective)
     return TokenWeights(weight=policy + kl, policy=policy, kl=kl, zeroed=zeroed & active)
 
@@ -113,10 +115,6 @@ def batch_coefficients(tokens: Tokens, responses: Responses, objective: Objectiv
         responses = replace(responses, reference_kl=summed)
     if tokens.token_advantage is not None and objective.baseline.kind == "logged":
         responses = replace(responses, advantage=mean_over_loss_tokens(tokens, tokens.token_advantage))
-        values = tokens.unmasked(tokens.token_advantage)
-        sums = [tokens.mask.to(values.dtype), values, values.square()]
-        moments = torch.stack([tokens.layout.sum(v) for v in sums], dim=1)
-        responses = replace(responses, token_moments=moments)
     if objective.baseline.kind == "gae":
         responses = replace(responses, advantage=torch.zeros_like(responses.reward))
     coefficients = row_coefficients(responses, objective)
@@ -130,15 +128,9 @@ def after_token_pass(
     responses: Responses, objective: Objective, loss_tokens: Tensor, moments: Tensor
 ) -> Coefficients:
     """Coefficients of all responses, with what :func:`token_pass` summed; tensors of shape (R,)."""
-    mean = moments[:, 1] / moments[:, 0].clamp(min=1.0)
-    if objective.baseline.kind == "gae":
-        responses = replace(responses, advantage=mean)
-    responses = replace(responses, token_moments=moments)
-    made = row_coefficients(responses, objective, denominator_tokens=loss_tokens)
-    clip = objective.scale.clip
-    if clip is None:
-        made = replace(made, advantage=torch.where(made.kept, (mean - made.shift) * made.factor, 0.0))
-    return made
+    if decided_by_token(objective):
+        responses = replace(responses, token_moments=moments)
+    return row_coefficients(responses, objective, denominator_tokens=loss_tokens)
 
 
 def reference_kl(tokens: Tokens, estimator: str) -> Tensor:
@@ -146,26 +138,19 @@ def reference_kl(tokens: Tokens, estimator: str) -> Tensor:
     return tokens.layout.sum(token_kl(tokens, estimator))  # type: ignore[arg-type]
 
 
-def _corrections(tokens: Tokens, advantage: Tensor, objective: Objective) -> tuple[Tensor, Tensor]:
-    """Product of the corrections on the policy term, and of those that weigh the KL too; shape (N,)."""
-    policy, kl = torch.ones_like(advantage), torch.ones_like(advantage)
+def _corrections(tokens: Tokens, advantage: Tensor, objective: Objective) -> tuple[Tensor, Tensor, Tensor]:
+    """Product of the corrections, product of those that weigh the KL too, log for absorption; shape (N,).
+
+    The logs of a response sum to the log of its correction: one of a whole response is shared out over its
+    tokens. None is lower than that of 1e-8 (TRL 1.16 ``get_gamma_weights``).
+    """
+    policy, kl, log = torch.ones_like(advantage), torch.ones_like(advantage), torch.zeros_like(advantage)
+    count = tokens.layout.spread(tokens.layout.sum(tokens.mask.to(log.dtype)).clamp(min=1.0))
     for correction in objective.ratio.corrections:
         weight = correction_weight(tokens, correction, advantage)
         policy = policy * weight
         if correction.weighs_kl:
             kl = kl * weight
-    return policy, kl
-
-
-def _log(correction: Tensor) -> Tensor:
-    """log of a correction, no lower than that of 1e-8 (TRL 1.16 ``get_gamma_weights``)."""
-    return correction.log().clamp(math.log(1e-8), 20.0)
-
-
-def _inside_clamp(policy: Tensor, tokens: Tokens, objective: Objective) -> Tensor:
-    """Take the gradient away where the log-ratio was clamped."""
-    clamp = objective.ratio.clamp
-    if clamp is None:
-        return policy
-    free = log_ratio(tokens, msgspec.structs.replace(objective.ratio, clamp=None))
-    return policy.masked_fill(free.abs() > clamp, 0.0)
+        own = weight.log().clamp(math.log(1e-8), 20.0)
+        log = log + (own if correction.level == "token" else own / count)
+    return policy, kl, log

@@ -16,7 +16,8 @@ def whitening(sums: Tensor, index: Tensor, whiten: Whiten) -> tuple[Tensor, Tens
     Parameters
     ----------
     sums : Tensor, shape (R, 3), float64
-        Count, sum and sum of squares of what each response contributes: its loss tokens, or itself.
+        What each response contributes, its loss tokens or itself: their count, their sum, and the sum of
+        their squared deviations from the response's own mean.
     index : Tensor, shape (R,), int64
         Batch of each response.
 
@@ -29,11 +30,12 @@ def whitening(sums: Tensor, index: Tensor, whiten: Whiten) -> tuple[Tensor, Tens
     verl 0.9.1 ``masked_whiten``: ddof 1, 1e-8 in the variance. OpenRLHF 0.11.2: ddof 0, variance >= 1e-8.
     """
     batches = int(index.max()) + 1 if index.numel() else 0
-    count, total, squares = (group_sum(sums[:, column], index, batches) for column in range(3))
-    mean = total / count.clamp(min=1.0)
-    spread = (squares - count * mean.square()).clamp(min=0.0)
-    # What cancellation leaves of a spread of 0 is not a spread.
-    spread = torch.where(spread <= 1e-14 * squares, 0.0, spread)
+    count, total, within = (group_sum(sums[:, column], index, batches) for column in range(3))
+    mean = total / count.clamp(min=torch.finfo(count.dtype).tiny)
+    own = sums[:, 1] / sums[:, 0].clamp(min=torch.finfo(count.dtype).tiny)
+    spread = within + group_sum(sums[:, 0] * (own - mean[index]).square(), index, batches)
+    # What rounding of the mean leaves of a spread of 0 is not a spread.
+    spread = torch.where(spread <= 1e-24 * count * mean.square(), 0.0, spread)
     variance = torch.where(count > whiten.ddof + SLACK, spread / (count - whiten.ddof), torch.nan)
     if whiten.epsilon_in == "variance":
         std = (variance + whiten.epsilon).sqrt()

@@ -39,6 +39,8 @@ class Surrogate(Part, frozen=True, kw_only=True, tag_field="kind", tag="?"):
     """The ratio is a weight without gradient: what it is made of does not spread over the response."""
     absorbs_corrections: ClassVar[bool] = False
     """Sampler corrections enter the surrogate itself instead of multiplying it."""
+    spreads: ClassVar[bool] = False
+    """The surrogate is one number per response: tokens that keep their gradient have the response's mean."""
     batch_wide: ClassVar[bool] = False
     """A token's slope depends on the other tokens of its batch."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from audit.errors import BadObjective
+from audit.errors import BadObjective, MissingColumn
 from audit.objectives.part import NonNegative, Positive
 from audit.objectives.surrogates.base import Step, Surrogate
 
@@ -52,8 +52,10 @@ def _probabilities(step: Step, name: str) -> tuple[Tensor, Tensor]:
     if step.denominator is None:
         msg = f"clip '{name}' compares two policies: ratio.denominator must be 'old' or 'sampler'."
         raise BadObjective(msg)
-    before = step.tokens.unmasked(step.denominator)
-    return (before + step.log_ratio).exp(), before.exp()
+    if step.tokens.logp_theta is None:
+        raise MissingColumn.needed_for("logp_theta", f"clip '{name}'")
+    now, before = (step.tokens.unmasked(logp) for logp in (step.tokens.logp_theta, step.denominator))
+    return now.exp(), before.exp()
 
 
 def _binary_kl(p: Tensor, q: Tensor) -> Tensor:

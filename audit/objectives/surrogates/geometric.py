@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from audit.objectives.part import NonNegative
 from audit.objectives.surrogates.base import Step, Surrogate
@@ -18,12 +18,14 @@ class GMPO(Surrogate, frozen=True, kw_only=True, tag="gmpo"):
     trl/experimental/gmpo, verl 0.9.1 ``geo_mean``.
     """
 
+    spreads: ClassVar[bool] = True
+
     epsilon_low: NonNegative = 0.4
     """Width of the band below 0 in log-ratio, nats."""
     epsilon_high: NonNegative = 0.4
 
     def slope(self, step: Step) -> tuple[Tensor, Tensor]:
-        """c = exp(mean_t clipped log rho) where the token is not clipped."""
+        """c = exp(mean_t clipped log rho), to be spread over the tokens that are not clipped."""
         layout, log = step.tokens.layout, step.log_ratio
         above = (step.advantage > 0) & (log > self.epsilon_high)
         below = (step.advantage < 0) & (log < -self.epsilon_low)
@@ -32,4 +34,4 @@ class GMPO(Surrogate, frozen=True, kw_only=True, tag="gmpo"):
         count = layout.sum(step.tokens.mask.to(log.dtype)).clamp(min=1.0)
         mean = layout.spread((layout.sum(clipped) / count).exp())
         zeroed = above | below
-        return (step.advantage * mean).masked_fill(zeroed, 0.0), zeroed
+        return step.advantage * mean, zeroed
