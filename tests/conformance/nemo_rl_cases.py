@@ -94,9 +94,10 @@ def weighted(kappa: Callable[[Batch], Tensor]) -> Callable[[Batch, Tensor, Tenso
 
 
 def with_kl(batch: Batch, theta: Tensor, advantage: Tensor) -> Tensor:
-    """k3 times a ratio of value 1 whose gradient counts."""
+    """k3 times a ratio of value 1 whose gradient counts; the product is clamped."""
     unit = (theta - theta.detach()).exp()
-    pull = unit * k3(theta, batch.ref, 20.0, 10.0)
+    unit = torch.where((theta - batch.ref).abs() <= 20.0, unit, unit.detach())
+    pull = (unit * k3(theta, batch.ref, 20.0)).clamp(-10.0, 10.0)
     return plain(batch, theta, advantage) + 0.3 * by_token(pull, batch.weight, 1e-8)
 
 
@@ -164,6 +165,7 @@ CASES = [
             kl=KL(loss=LossKL(coefficient=0.3, gradient="unit_ratio", input_clamp=20.0, output_clamp=10.0))
         ),
         with_kl,
+        kind=Kind(groups=EVEN, far_ref=3.0),
         reference_policy_kl_penalty=0.3,
     ),
     case(

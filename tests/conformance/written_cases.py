@@ -179,6 +179,7 @@ def slime(
     objective: Objective,
     values: Callable[[Batch, Tensor, Tensor], Tensor],
     mean: Callable[[Tensor, Tensor], Tensor] = by_row,
+    kind: Kind = ONE,
     **config: Any,
 ) -> Case:
     """Per-token losses and their mean."""
@@ -187,7 +188,7 @@ def slime(
         return mean(values(batch, theta, advantage), batch.weight)
 
     options = {"advantage_estimator": "grpo", "n_samples_per_prompt": 4, **config}
-    return case("slime", "0.3.1", name, objective, SLIME_ADVANTAGE, loss, options)
+    return case("slime", "0.3.1", name, objective, SLIME_ADVANTAGE, loss, options, kind)
 
 
 def ppo(batch: Batch, theta: Tensor, advantage: Tensor) -> Tensor:
@@ -242,6 +243,7 @@ SLIME = [
         "KL low_var_kl",
         SLIME_BASE.replace(kl=KL(loss=LossKL(coefficient=0.3, output_clamp=10.0))),
         lambda b, theta, a: ppo(b, theta, a) + 0.3 * k3(theta, b.ref, None, 10.0),
+        kind=Kind(groups=EVEN, far_ref=3.0),
         **KL_LOSS,
         kl_loss_type="low_var_kl",
     ),
