@@ -1,18 +1,24 @@
 """A slow second opinion: advantage, weight and zeroed flag of every token, in loops over plain floats.
 
-Written from the formulas alone: w = nu c A - beta nu h, with the closed forms of c and h.
+Written from the formulas alone: w = nu kappa A c - beta nu h, with the closed forms of c and h.
 """
 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from dataclasses import dataclass
 
+import oracle_advantages
+import oracle_surrogates
+from oracle_counts import coefficients, corrections, entropy_mask, in_loss, loss_mask
+from oracle_rewards import kl_slope, kl_value
+from oracle_surrogates import Slope, Token
 from weight_cases import Row
 
-from audit.objectives.objective import Objective
-from audit.objectives.surrogates import Surrogate
+from audit.objectives.objective import LossKL, Objective
+
+STOPPED = ("cispo", "vespo")
+"""Surrogates whose ratio is a weight without gradient."""
 
 
 @dataclass(frozen=True)
@@ -30,257 +36,166 @@ class TokenAnswer:
     sure: bool
 
 
-@dataclass(frozen=True)
-class RowAnswer:
-    """Advantage of a response; ``size`` is the magnitude of what was subtracted to get it."""
-
-    advantage: float
-    size: float
-
-
-def kl_value(d: float, estimator: str) -> float:
-    return {"k1": d, "k2": d * d / 2, "k3": math.exp(-d) - 1 + d}[estimator]
+def log_ratios(row: Row, objective: Objective) -> tuple[list[float], list[bool]]:
+    """Log-ratio of every token, clamped, and whether the clamp holds it."""
+    below = {"old": row.old, "sampler": row.sampler, "theta": row.theta}[objective.ratio.denominator]
+    bound = math.inf if objective.ratio.clamp is None else objective.ratio.clamp
+    logs = [a - b for a, b in zip(row.theta, below, strict=True)]
+    return [min(max(log, -bound), bound) for log in logs], [abs(log) > bound for log in logs]
 
 
-def kl_slope(d: float, estimator: str) -> float:
-    return {"k1": 1.0, "k2": d, "k3": 1 - math.exp(-d)}[estimator]
-
-
-def shaped(row: Row, objective: Objective) -> float:
-    """Reward after clip and overlong penalty."""
-    reward, shaping = row.reward, objective.shaping
-    if math.isnan(reward):
-        return reward
-    if shaping.clip is not None:
-        reward = min(max(reward, shaping.clip[0]), shaping.clip[1])
-    reward = shaping.factor * reward + shaping.offset
-    if shaping.overlong is not None:
-        free = shaping.overlong.max_length - shaping.overlong.cache
-        length = len(row.mask)
-        if length > shaping.overlong.max_length:
-            reward -= shaping.overlong.penalty
-        elif length > free:
-            reward -= shaping.overlong.penalty * ((length - free) / shaping.overlong.cache)
-    return reward
-
-
-def seen_by_baseline(row: Row, objective: Objective) -> float:
-    """Shaped reward minus the KL in the reward."""
-    reward, kl = shaped(row, objective), objective.kl.reward
-    if kl is None or math.isnan(reward):
-        return reward
-    terms = [kl_value(o - f, kl.estimator) for o, f, m in zip(row.old, row.ref, row.mask, strict=True) if m]
-    return reward - kl.coefficient * math.fsum(terms)
-
-
-def pool_of(rows: list[Row], values: list[float], key: str) -> dict[int, list[tuple[float, float]]]:
-    """(value, weight) of the scorable, trained rows, by ``key``."""
-    pools: dict[int, list[tuple[float, float]]] = defaultdict(list)
-    for row, value in zip(rows, values, strict=True):
-        pools[getattr(row, key)] += [(value, row.sample_weight)] if row.scorable and not row.greedy else []
-    return pools
-
-
-def mean(pool: list[tuple[float, float]]) -> float:
-    return math.fsum(v * w for v, w in pool) / math.fsum(w for _, w in pool)
-
-
-def std(pool: list[tuple[float, float]], ddof: int) -> float:
-    centre = mean(pool)
-    freedom = math.fsum(w for _, w in pool) - ddof
-    if freedom < 1e-9:
-        return math.inf
-    return math.sqrt(math.fsum(w * (v - centre) ** 2 for v, w in pool) / freedom)
-
-
-def dead(pool: list[tuple[float, float]]) -> bool:
-    return len({v for v, _ in pool}) < 2
-
-
-def advantages(rows: list[Row], objective: Objective) -> list[RowAnswer]:
-    """Advantage of every response."""
-    values = [seen_by_baseline(row, objective) for row in rows]
-    groups = pool_of(rows, values, "group")
-    batches = pool_of(rows, values, "generation")
-    greedy = {row.group: value for row, value in zip(rows, values, strict=True) if row.greedy}
-    answers = []
-    for row, value in zip(rows, values, strict=True):
-        kind = objective.baseline.kind
-        if kind == "logged" and not row.greedy:
-            answers.append(RowAnswer(row.advantage, 0.0))
-            continue
-        if row.greedy or not row.scorable:
-            answers.append(RowAnswer(0.0, 0.0))
-            continue
-        group, batch = groups[row.group], batches[row.generation]
-        if kind in ("group_mean", "leave_one_out") and dead(group):
-            answers.append(RowAnswer(0.0, 0.0))
-            continue
-        if kind == "none":
-            baseline = 0.0
-        elif kind == "group_mean":
-            baseline = mean(group)
-        elif kind == "leave_one_out":
-            others = math.fsum(w for _, w in group) - 1
-            if others < 1e-9:
-                answers.append(RowAnswer(0.0, 0.0))
-                continue
-            baseline = (math.fsum(v * w for v, w in group) - value) / others
-        elif kind == "greedy":
-            baseline = greedy[row.group]
+def kl_factor(
+    row: Row,
+    live: list[int],
+    ratio: dict[int, float],
+    held: dict[int, bool],
+    kappa: dict[int, float],
+    kl: LossKL,
+    level: str,
+) -> tuple[dict[int, float], float]:
+    """kappa h of every loss token, and the size of the terms of any."""
+    other = {None: row.ref, "old": row.old, "sampler": row.sampler}[kl.against]
+    bound = math.inf if kl.input_clamp is None else kl.input_clamp
+    ceiling = math.inf if kl.output_clamp is None else kl.output_clamp
+    value, slope, distance, free = {}, {}, {}, {}
+    size = 0.0
+    for t in live:
+        d = row.theta[t] - other[t]
+        nearer = min(max(d, -bound), bound)
+        k = kl_value(nearer, kl.estimator)
+        free[t] = abs(d) <= bound and abs(k) <= ceiling
+        value[t], distance[t] = min(max(k, -ceiling), ceiling), d
+        slope[t] = kl_slope(d, kl.estimator) if free[t] else 0.0
+        size += kappa[t] * (1 + ratio[t]) * (2 + 2 * abs(d) + d * d + math.exp(-nearer))
+    spread = math.fsum(kappa[s] * ratio[s] * value[s] for s in live)
+    reach = {"sequence": spread / max(len(live), 1), "product": spread}
+    h = {}
+    for t in live:
+        if kl.gradient == "pathwise":
+            h[t] = kappa[t] * slope[t]
+        elif kl.gradient == "straight_through":
+            h[t] = kappa[t] * distance[t] * (1.0 if kl.ratio_cap is None else min(ratio[t], kl.ratio_cap))
+        elif kl.gradient == "unit_ratio":
+            h[t] = kappa[t] * (slope[t] + value[t]) if free[t] else 0.0
         else:
-            baseline = mean(batch)
-        if objective.scale.kind == "none":
-            divisor = 1.0
-        else:
-            pool = group if objective.scale.kind == "group_std" else batch
-            divisor = 1.0
-            if not dead(pool):
-                divisor = std(pool, objective.scale.ddof) + objective.scale.epsilon
-        largest = max(abs(v) for v, _ in [*group, *batch])
-        advantage = (value - baseline) / divisor
-        if objective.scale.reward_clip is not None:
-            low, high = objective.scale.reward_clip
-            advantage = min(max(advantage, low), high)
-        answers.append(RowAnswer(advantage, (largest + abs(baseline)) / divisor))
-    return answers
+            through = reach.get(level, kappa[t] * ratio[t] * value[t])
+            h[t] = kappa[t] * ratio[t] * slope[t] + (0.0 if held[t] else through)
+    return h, size
 
 
-def removed(ratio: float, advantage: float, clip: Surrogate) -> bool:
-    """Whether max/min have moved the surrogate off the ratio: flat in the ratio at this point."""
-    if clip.kind != "ppo" or advantage == 0:
-        return False
-    low = -math.inf if clip.epsilon_low is None else 1 - clip.epsilon_low
-    high = math.inf if clip.epsilon_high is None else 1 + clip.epsilon_high
-    delta = math.inf if clip.delta is None else clip.delta
-    dual = math.inf if clip.dual is None else clip.dual
-    if advantage > 0:
-        return ratio > high or ratio > delta
-    return ratio < low or ratio > dual or (ratio > delta and ratio > high)
-
-
-def token_factor(ratio: float, advantage: float, clip: Surrogate) -> float:
-    """Closed form of c."""
-    if clip.kind == "cispo":
-        low = -math.inf if clip.epsilon_low is None else 1 - clip.epsilon_low
-        high = math.inf if clip.epsilon_high is None else 1 + clip.epsilon_high
-        return min(max(ratio, low), high)
-    return 0.0 if removed(ratio, advantage, clip) else ratio
-
-
-def loss_mask(row: Row, objective: Objective) -> list[bool]:
-    """Tokens that take loss in the objective."""
-    if objective.filter.mask_truncated and row.truncated:
-        return [False] * len(row.mask)
-    return list(row.mask)
-
-
-def in_loss(rows: list[Row], objective: Objective) -> list[bool]:
-    """Rows that enter the loss at all."""
-    groups = pool_of(rows, [shaped(row, objective) for row in rows], "group")
+def live_tokens(rows: list[Row], objective: Objective) -> list[list[int]]:
+    """Places of the tokens of each response that take loss."""
+    kept = in_loss(rows, objective)
     return [
-        not row.greedy and not (objective.filter.dynamic_sampling and dead(groups[row.group])) for row in rows
+        [t for t, m in enumerate(loss_mask(row, objective)) if m and keep]
+        for row, keep in zip(rows, kept, strict=True)
     ]
 
 
-def coefficients(rows: list[Row], objective: Objective) -> list[float]:
-    """The aggregation coefficient nu of every response."""
-    kept = in_loss(rows, objective)
-    counts = [sum(loss_mask(row, objective)) if keep else 0 for row, keep in zip(rows, kept, strict=True)]
-    scope = objective.aggregation.scope
-    box = [row.micro if scope == "micro_batch" else row.update for row in rows]
-    responses: dict[int, int] = defaultdict(int)
-    tokens: dict[int, int] = defaultdict(int)
-    for b, keep, count in zip(box, kept, counts, strict=True):
-        responses[b] += keep
-        tokens[b] += count
-    answer = []
-    for i, row in enumerate(rows):
-        if not kept[i] or counts[i] == 0:
-            answer.append(0.0)
-            continue
-        size, total = responses[box[i]], float(tokens[box[i]])
-        if scope == "generation_batch":
-            same = [j for j, other in enumerate(rows) if kept[j] and other.generation == row.generation]
-            share = sum(rows[j].update == row.update for j in same) / len(same)
-            total = sum(counts[j] for j in same) * share
-        constant = objective.aggregation.constant
-        nu = {
-            "seq-mean-token-mean": lambda: 1 / (size * counts[i]),  # noqa: B023
-            "token-mean": lambda: 1 / total,  # noqa: B023
-            "seq-mean-token-sum": lambda: 1 / size,  # noqa: B023
-            "seq-mean-token-sum-norm": lambda: 1 / (size * constant),  # noqa: B023
-            "token-sum": lambda: 1.0,
-            "token-sum-norm": lambda: 1 / constant,  # noqa: B023
-        }[objective.aggregation.kind]()
-        if scope == "micro_batch":
-            here = zip(rows, kept, strict=True)
-            nu /= len({other.micro for other, keep in here if keep and other.update == row.update})
-        answer.append(nu)
-    return answer
+def seen_tokens(rows: list[Row], objective: Objective) -> list[list[Token]]:
+    """The loss tokens of each response, as its surrogate sees them."""
+    level, floor = objective.ratio.level, math.log(1e-8)
+    tables, weights = oracle_advantages.of_tokens(rows, objective), corrections(rows, objective)
+    seen = []
+    for row, live, cells, of_corrections in zip(
+        rows, live_tokens(rows, objective), tables, weights, strict=True
+    ):
+        logs, _ = log_ratios(row, objective)
+        total = math.fsum(logs[t] for t in live)
+        below = {"old": row.old, "sampler": row.sampler, "theta": row.theta}[objective.ratio.denominator]
+        tokens = []
+        for t in live:
+            exponent = {"token": logs[t], "product": total}.get(level, total / len(live))
+            absorbed = math.fsum(
+                (max(math.log(w[t]), floor) if w[t] > 0 else floor) / (1 if c.level == "token" else len(live))
+                for c, w in zip(objective.ratio.corrections, of_corrections, strict=True)
+            )
+            tokens.append(
+                Token(
+                    log=logs[t],
+                    ratio=math.exp(exponent),
+                    advantage=cells[t][0],
+                    theta=row.theta[t],
+                    below=below[t],
+                    correction=math.prod(w[t] for w in of_corrections),
+                    absorbed=absorbed,
+                )
+            )
+        seen.append(tokens)
+    return seen
 
 
-def log_ratios(row: Row, objective: Objective) -> list[float]:
-    below = {"old": row.old, "sampler": row.sampler, "theta": row.theta}[objective.ratio.denominator]
-    return [a - b for a, b in zip(row.theta, below, strict=True)]
+def cov_batches(rows: list[Row], objective: Objective) -> list[list[Token]]:
+    """The loss tokens of every micro-batch."""
+    seen = seen_tokens(rows, objective)
+    return [
+        [token for row, tokens in zip(rows, seen, strict=True) if row.micro == micro for token in tokens]
+        for micro in sorted({row.micro for row in rows})
+    ]
 
 
 def answers(rows: list[Row], objective: Objective) -> list[list[TokenAnswer]]:
     """Advantage, weight and zeroed flag of every token of every response."""
+    clip, level, loss_kl = objective.clip, objective.ratio.level, objective.kl.loss
+    tables, live = oracle_advantages.of_tokens(rows, objective), live_tokens(rows, objective)
+    nus = coefficients(rows, objective)
+    nus_kl = nus if loss_kl is None else coefficients(rows, objective, loss_kl.aggregation)
+    chosen = entropy_mask(rows, live, objective)
+    weights = corrections(rows, objective)
+    seen = seen_tokens(rows, objective)
+    held = [
+        [log_ratios(row, objective)[1][t] for t in of_row] for row, of_row in zip(rows, live, strict=True)
+    ]
+    slopes = of_surrogate(rows, seen, objective)
     result = []
-    kept = in_loss(rows, objective)
-    for row, keep, of_row, nu in zip(
-        rows, kept, advantages(rows, objective), coefficients(rows, objective), strict=True
-    ):
-        mask = loss_mask(row, objective)
-        live = [t for t in range(len(mask)) if mask[t] and keep]
-        logs = log_ratios(row, objective)
-        total = math.fsum(logs[t] for t in live)
-        level, clip = objective.ratio.level, objective.clip
-        ratio: dict[int, float] = {}
-        for t in live:
-            exponent = {"token": logs[t], "sequence": total / len(live), "product": total}[level]
-            ratio[t] = math.exp(exponent)
-        by_token = objective.baseline.kind == "logged" and len(row.token_advantage) > 0
-        advantage = [row.token_advantage[t] if by_token else of_row.advantage for t in range(len(mask))]
-        policy = {t: nu * token_factor(ratio[t], advantage[t], clip) * advantage[t] for t in live}
-        bulk = {t: abs(policy[t]) + nu * ratio[t] * of_row.size for t in live}
-        if clip.kind != "cispo" and level != "token" and live:
+    for i, row in enumerate(rows):
+        policy, bulk = {}, {}
+        for t, token, slope in zip(live[i], seen[i], slopes[i], strict=True):
+            kappa = (1.0 if clip.kind == "vespo" else token.correction) * (t in chosen[i])
+            policy[t] = nus[i] * kappa * slope.value
+            bulk[t] = nus[i] * kappa * (slope.size + (1 + token.ratio) * tables[i][t][1])
+        whole = clip.kind == "gmpo" or level in ("sequence", "product")
+        if clip.kind not in STOPPED and whole and live[i]:
             # Geometric: d s / d log pi_t = s / L. Product: one term per response, d P / d log pi_t = P.
-            whole, heavy = math.fsum(policy.values()) / len(live), math.fsum(bulk.values()) / len(live)
-            policy = dict.fromkeys(live, whole)
-            bulk = dict.fromkeys(live, heavy)
-        kl = dict.fromkeys(live, 0.0)
-        loss_kl = objective.kl.loss
+            policy = dict.fromkeys(live[i], math.fsum(policy.values()) / len(live[i]))
+            bulk = dict.fromkeys(live[i], math.fsum(bulk.values()) / len(live[i]))
+        if clip.kind not in STOPPED:
+            policy = {t: 0.0 if h else policy[t] for t, h in zip(live[i], held[i], strict=True)}
+        if clip.kind == "gmpo":
+            policy = {t: 0.0 if s.zeroed else policy[t] for t, s in zip(live[i], slopes[i], strict=True)}
         if loss_kl is not None:
-            name, beta = loss_kl.estimator, loss_kl.coefficient
-            ds = {t: row.theta[t] - row.ref[t] for t in live}
-            slope = {t: kl_slope(ds[t], name) for t in live}
-            value = {t: kl_value(ds[t], name) for t in live}
-            if loss_kl.gradient == "pathwise":
-                h = slope
-                rough = {t: 1 + abs(ds[t]) + math.exp(-ds[t]) for t in live}
-            else:
-                spread = {
-                    "token": lambda t: ratio[t] * value[t],  # noqa: B023
-                    "sequence": lambda t: math.fsum(ratio[s] * value[s] for s in live) / len(live),  # noqa: B023
-                    "product": lambda t: math.fsum(ratio[s] * value[s] for s in live),  # noqa: B023
-                }[level]
-                h = {t: ratio[t] * slope[t] + spread(t) for t in live}
-                most = max((ratio[t] * (2 + 2 * abs(ds[t]) + math.exp(-ds[t])) for t in live), default=0.0)
-                rough = dict.fromkeys(live, most * len(live))
-            kl = {t: -beta * nu * h[t] for t in live}
-            bulk = {t: bulk[t] + beta * nu * rough[t] for t in live}
+            ratio = {t: token.ratio for t, token in zip(live[i], seen[i], strict=True)}
+            weighs = [w for c, w in zip(objective.ratio.corrections, weights[i], strict=True) if c.weighs_kl]
+            on_kl = {t: math.prod(w[t] for w in weighs) for t in live[i]}
+            bound = dict(zip(live[i], held[i], strict=True))
+            h, size = kl_factor(row, live[i], ratio, bound, on_kl, loss_kl, level)
+            for t in live[i]:
+                policy[t] -= loss_kl.coefficient * nus_kl[i] * h[t]
+                bulk[t] += loss_kl.coefficient * nus_kl[i] * size
+        zeroed = {t: s.zeroed for t, s in zip(live[i], slopes[i], strict=True)}
         result.append(
             [
                 TokenAnswer(
-                    advantage[t],
-                    policy[t] + kl[t] if t in ratio else 0.0,
-                    t in ratio and removed(ratio[t], advantage[t], clip),
-                    bulk[t] if t in ratio else 0.0,
-                    by_token or of_row.size == 0 or abs(of_row.advantage) > 1e-12 * of_row.size,
+                    tables[i][t][0],
+                    policy.get(t, 0.0),
+                    zeroed.get(t, False),
+                    bulk.get(t, 0.0),
+                    tables[i][t][1] == 0 or abs(tables[i][t][0]) > 1e-12 * tables[i][t][1],
                 )
-                for t in range(len(mask))
+                for t in range(len(row.mask))
             ]
         )
     return result
+
+
+def of_surrogate(rows: list[Row], seen: list[list[Token]], objective: Objective) -> list[list[Slope]]:
+    """Slope of every loss token, response by response or micro-batch by micro-batch."""
+    if objective.clip.kind not in ("clip_cov", "kl_cov"):
+        return [oracle_surrogates.slopes(tokens, objective.clip) for tokens in seen]
+    out: list[list[Slope]] = [[] for _ in rows]
+    for micro in sorted({row.micro for row in rows}):
+        here = [i for i, row in enumerate(rows) if row.micro == micro]
+        flat = oracle_surrogates.batch_slopes([t for i in here for t in seen[i]], objective.clip)
+        for i in here:
+            out[i], flat = flat[: len(seen[i])], flat[len(seen[i]) :]
+    return out

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
@@ -30,6 +30,9 @@ class Row:
     sample_weight: float = 1.0
     advantage: float = 0.0
     token_advantage: tuple[float, ...] = ()
+    components: dict[str, float] = field(default_factory=dict)
+    value: tuple[float, ...] = ()
+    entropy: tuple[float, ...] = ()
 
     @property
     def scorable(self) -> bool:
@@ -58,6 +61,9 @@ def responses_of(rows: list[Row]) -> Responses:
         truncated=bools(r.truncated for r in rows),
         sample_weight=floats(r.sample_weight for r in rows),
         advantage=floats(r.advantage for r in rows),
+        components={
+            name: floats(r.components[name] for r in rows) for name in (rows[0].components if rows else ())
+        },
     )
 
 
@@ -73,4 +79,6 @@ def tokens_of(rows: list[Row], *, token_advantage: bool = False) -> Tokens:
         logp_ref=flat("ref"),
         logp_sampler=flat("sampler"),
         token_advantage=flat("token_advantage") if token_advantage else None,
+        value=flat("value") if rows and all(len(r.value) == len(r.mask) for r in rows) else None,
+        entropy=flat("entropy") if rows and all(len(r.entropy) == len(r.mask) for r in rows) else None,
     )
