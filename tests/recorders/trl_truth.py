@@ -234,7 +234,7 @@ def _rloo(row: Row, group: list[Row], micro: list[Row], given: dict[str, Any]) -
 def written_weights(rows: list[Row], run_dir: Path) -> list[list[float]]:
     """Return the weights of every row as ``rlaudit weights RUN -o OUT.parquet`` writes them."""
     out = run_dir.with_name("weights.parquet")
-    assert audit.weights(run_dir, out) == len(rows)
+    assert audit.weights(run_dir, out) == (len(rows), 0)
     written = pq.read_table(out).to_pylist()
     for row, weight in zip(rows, written, strict=True):
         for key in ("step", "epoch", "update", "micro_batch", "group_id", "sample_index"):
