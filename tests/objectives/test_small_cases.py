@@ -56,6 +56,8 @@ def test_a_response_that_is_never_masked_stays_in_the_denominator() -> None:
     ratio = Ratio(corrections=(Correction(**SPARED, leaves_denominator=True),))
     made = weights(rows, ratio=ratio, aggregation=Aggregation(kind="token-mean"))
     assert made == pytest.approx([math.e / 2, 0.5], rel=1e-15)
+    rows[0] = row(0.0, sampler=(-1.0,))
+    assert weights(rows, ratio=ratio, aggregation=Aggregation(kind="token-mean")) == [0.0, 0.5]
 
 
 def test_unscorable_responses_have_no_advantage_at_any_token() -> None:
