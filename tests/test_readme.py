@@ -38,7 +38,8 @@ def test_the_readme_shows_what_is_printed(command: str, shown: str) -> None:
 
 def test_the_readme_has_the_three_jobs() -> None:
     commands = [command for command, _ in BLOCK.findall(README.read_text(encoding="utf-8"))]
-    assert [command.split()[1] for command in commands] == ["explain", "explain", "length", "dialect", "summary"]
+    verbs = [command.split()[1] for command in commands]
+    assert verbs == ["explain", "explain", "length", "dialect", "summary"]
 
 
 def test_every_file_that_the_readme_links_to_exists() -> None:
