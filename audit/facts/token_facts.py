@@ -11,6 +11,7 @@ from audit.facts.tokens import token_batches
 from audit.logs import Run
 from audit.objectives.batch import Tokens, mean_over_loss_tokens
 from audit.objectives.kl import kl_value
+from audit.objectives.part import Estimator
 
 
 @dataclass(frozen=True)
@@ -65,24 +66,24 @@ def _facts(tokens: Tokens) -> TokenFacts:
     layout = tokens.layout
     absent = torch.full((layout.num_rows,), torch.nan, dtype=torch.float64)
 
-    def total(a: Tensor | None, b: Tensor | None, kind: str) -> Tensor:
+    def total(a: Tensor | None, b: Tensor | None, estimator: Estimator) -> Tensor:
         if a is None or b is None:
             return absent
-        difference = tokens.unmasked(a - b)
-        if kind == "max":
-            peak = torch.zeros(layout.num_rows, dtype=torch.float64)
-            return peak.scatter_reduce(0, layout.rows, difference.abs(), "amax")
-        if kind == "abs":
-            return layout.sum(difference.abs())
-        return layout.sum(difference if kind == "sum" else kl_value(difference, kind))  # type: ignore[arg-type]
+        return layout.sum(kl_value(tokens.unmasked(a - b), estimator))
+
+    def largest(a: Tensor | None, b: Tensor | None) -> Tensor:
+        if a is None or b is None:
+            return absent
+        peak = torch.zeros(layout.num_rows, dtype=torch.float64)
+        return peak.scatter_reduce(0, layout.rows, tokens.unmasked(a - b).abs(), "amax")
 
     theta, old, ref, sampler = tokens.logp_theta, tokens.logp_old, tokens.logp_ref, tokens.logp_sampler
     return TokenFacts(
         tokens=layout.lengths,
         logged=torch.ones(layout.num_rows, dtype=torch.bool) if tokens.logged is None else tokens.logged,
         loss_tokens=layout.sum(tokens.mask.to(torch.int64)),
-        log_ratio=total(theta, old, "sum"),
-        log_ratio_max=total(theta, old, "max"),
+        log_ratio=total(theta, old, "k1"),
+        log_ratio_max=largest(theta, old),
         kl_old_ref_k1=total(old, ref, "k1"),
         kl_old_ref_k2=total(old, ref, "k2"),
         kl_old_ref_k3=total(old, ref, "k3"),

@@ -7,12 +7,9 @@ restores reverse KL. Estimators: J. Schulman, "Approximating KL divergence" (202
 
 from __future__ import annotations
 
-from typing import Literal
-
 from torch import Tensor
 
-Estimator = Literal["k1", "k2", "k3", "abs"]
-Gradient = Literal["pathwise", "ratio", "unit_ratio", "straight_through"]
+from audit.objectives.part import Estimator
 
 
 def kl_value(log_difference: Tensor, estimator: Estimator) -> Tensor:

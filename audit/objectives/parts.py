@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from audit.objectives.corrections import Correction
-from audit.objectives.part import NonNegative, Part, Positive
+from audit.objectives.part import Estimator, Fraction, NonNegative, Part, Positive
 
 PositiveInt = Annotated[int, msgspec.Meta(gt=0)]
 
@@ -96,8 +96,8 @@ class Baseline(Part, frozen=True, kw_only=True):
     ``logged``: the advantage is taken from the log as it stands."""
     k: PositiveInt | None = None
     """k of ``pass_at_k``."""
-    gamma: Annotated[float, msgspec.Meta(ge=0, le=1)] = 1.0
-    lam: Annotated[float, msgspec.Meta(ge=0, le=1)] = 1.0
+    gamma: Fraction = 1.0
+    lam: Fraction = 1.0
     singleton: Literal["zero", "raw"] = "zero"
     """Advantage in a group of one response where the baseline is its group's: 0, or the raw reward (verl,
     SkyRL)."""
@@ -236,7 +236,7 @@ class RewardKL(Part, frozen=True, kw_only=True):
     """
 
     coefficient: NonNegative
-    estimator: Literal["k1", "k2", "k3", "abs"] = "k1"
+    estimator: Estimator = "k1"
     stage: Literal["before_baseline", "after_scale"] = "before_baseline"
     form: Literal["sum", "to_go", "token", "centred"] = "sum"
     policy: Literal["old", "sampler"] = "old"
@@ -257,7 +257,7 @@ class LossKL(Part, frozen=True, kw_only=True):
     """
 
     coefficient: NonNegative
-    estimator: Literal["k1", "k2", "k3", "abs"] = "k3"
+    estimator: Estimator = "k3"
     gradient: Literal["pathwise", "ratio", "unit_ratio", "straight_through"] = "pathwise"
     against: Literal["old", "sampler"] | None = None
     """Null: the KL is to the reference."""

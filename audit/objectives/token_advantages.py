@@ -9,8 +9,9 @@ from torch import Tensor
 
 from audit.errors import MissingColumn
 from audit.objectives.batch import Tokens
-from audit.objectives.kl import Estimator, kl_value
+from audit.objectives.kl import kl_value
 from audit.objectives.objective import Objective
+from audit.objectives.part import Estimator
 
 
 def varies_by_token(objective: Objective) -> bool:
@@ -54,6 +55,7 @@ def token_kl(tokens: Tokens, estimator: Estimator, policy: Literal["old", "sampl
     Raises
     ------
     MissingColumn
+        The log-probs of ``policy`` or of the reference were not logged.
     """
     upper = tokens.logp_old if policy == "old" else tokens.logp_sampler
     if upper is None or tokens.logp_ref is None:

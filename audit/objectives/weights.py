@@ -133,11 +133,6 @@ def after_token_pass(
     return row_coefficients(responses, objective, denominator_tokens=loss_tokens)
 
 
-def reference_kl(tokens: Tokens, estimator: str) -> Tensor:
-    """Sum over loss tokens of k(old, ref) per response; shape (R,), float64, nats."""
-    return tokens.layout.sum(token_kl(tokens, estimator))  # type: ignore[arg-type]
-
-
 def _corrections(tokens: Tokens, advantage: Tensor, objective: Objective) -> tuple[Tensor, Tensor, Tensor]:
     """Product of the corrections, product of those that weigh the KL too, log for absorption; shape (N,).
 

@@ -15,7 +15,8 @@ from audit.errors import MissingColumn
 from audit.objectives.batch import Responses, Tokens
 from audit.objectives.kl import kl_slope, kl_value
 from audit.objectives.objective import KL, Aggregation, LossKL, Objective, Ratio, RewardKL
-from audit.objectives.weights import effective_weights, reference_kl
+from audit.objectives.token_advantages import token_kl
+from audit.objectives.weights import effective_weights
 from audit.ragged import Layout
 
 ESTIMATORS = ("k1", "k2", "k3")
@@ -101,10 +102,10 @@ def test_the_kl_in_the_reward_sums_over_loss_tokens() -> None:
     row = Row(1.0, mask=(True, False, True), theta=unknown, old=old, ref=ref, sampler=unknown)
     empty = Row(1.0)
     tokens = tokens_of([row, empty])
-    assert reference_kl(tokens, "k1").tolist() == [1.5, 0.0]
-    assert reference_kl(tokens, "k2").tolist() == [0.625, 0.0]
-    k3 = math.exp(-0.5) - 0.5 + math.exp(-1.0)
-    assert reference_kl(tokens, "k3").tolist() == pytest.approx([k3, 0.0], rel=1e-14)
+    assert token_kl(tokens, "k1").tolist() == [0.5, 0.0, 1.0]
+    assert token_kl(tokens, "k2").tolist() == [0.125, 0.0, 0.5]
+    k3 = [math.exp(-0.5) - 0.5, 0.0, math.exp(-1.0)]
+    assert token_kl(tokens, "k3").tolist() == pytest.approx(k3, rel=1e-14)
     objective = Objective(aggregation=Aggregation(kind="token-sum"), kl=KL(reward=RewardKL(coefficient=0.2)))
     computed = effective_weights(tokens, responses_of([row, empty]), objective)
     assert computed.weight.tolist() == pytest.approx([0.7, 0.0, 0.7], rel=1e-14)

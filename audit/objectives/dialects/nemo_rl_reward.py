@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from audit.errors import BadObjective
 from audit.objectives.dialects.config import Options, bounds
@@ -27,8 +27,8 @@ def advantage_of(o: Options, estimator: dict[str, Any]) -> tuple[Baseline, Scale
         baseline = Baseline(kind="leave_one_out" if loo else "group_mean")
         if not estimator.get("normalize_rewards", o["grpo.normalize_rewards"]):
             return baseline, Scale(clip=clip)
-        kind = "leave_one_out_std" if loo else "group_std"
-        return baseline, Scale(kind=kind, ddof=1, epsilon=1e-6, clip=clip)  # type: ignore[arg-type]
+        kind: Literal["leave_one_out_std", "group_std"] = "leave_one_out_std" if loo else "group_std"
+        return baseline, Scale(kind=kind, ddof=1, epsilon=1e-6, clip=clip)
     if name == "reinforce_plus_plus":
         centred = estimator.get("minus_baseline", True)
         return Baseline(kind="group_mean" if centred else "none"), Scale(whiten=_WHITEN, clip=clip)

@@ -19,7 +19,7 @@ Read: unsloth_zoo/rl_replacements.py and unsloth/models/rl.py, rl_replacements.p
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -35,7 +35,11 @@ READ = "2026.10.9"
 _LOSS_OF = (1, 10, 0)
 """TRL's first version whose loss Unsloth's equals, whatever the version installed."""
 _OWN = ("trl_version", "rollout_logps_as_old", "rollout_rs", "rollout_rs_threshold")
-_LEVELS = {"token": "token", "seq_sum": "product", "seq_mean": "sequence"}
+_LEVELS: dict[str, Literal["token", "product", "sequence"]] = {
+    "token": "token",
+    "seq_sum": "product",
+    "seq_mean": "sequence",
+}
 
 
 def versions() -> tuple[str, str]:
@@ -161,7 +165,7 @@ def _corrected(objective: Objective, full: Mapping[str, Any], notes: list[str]) 
         found += tuple(
             Correction(
                 action="gate",
-                level=_LEVELS[level],  # type: ignore[arg-type]
+                level=_LEVELS[level],
                 numerator="theta" if as_old else "old",
                 low=low,
                 high=high,

@@ -18,8 +18,7 @@ from typing import Any, Literal
 from audit.errors import BadObjective
 from audit.objectives.dialects.verl_config import Version
 from audit.objectives.objective import KL, Aggregation, LossKL, RewardKL
-
-Estimator = Literal["k1", "k2", "k3", "abs"]
+from audit.objectives.part import Estimator
 
 _NAMES: dict[str, Estimator] = {
     "kl": "k1",
