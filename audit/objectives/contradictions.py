@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from audit.objectives.objective import Objective
+from audit.objectives.parts import Baseline, Ratio, RewardKL, Scale, Shaping
 
 
-def contradictions(objective: Objective) -> Iterator[str]:
-    """Yield one sentence for each contradiction between the parts of an objective."""
-    yield from _without_baseline(objective)
-    yield from _reward(objective)
-    yield from _counts(objective)
+def contradictions(
+    shaping: Shaping, baseline: Baseline, scale: Scale, ratio: Ratio, kl: RewardKL | None
+) -> Iterator[str]:
+    """Yield one sentence for each contradiction between parts of an objective; ``kl`` is the reward's."""
+    yield from _without_baseline(baseline, scale)
+    yield from _reward(shaping, baseline, kl)
+    yield from _counts(baseline, scale, ratio, kl)
 
 
-def _without_baseline(objective: Objective) -> Iterator[str]:
-    kind, scale = objective.baseline.kind, objective.scale
+def _without_baseline(baseline: Baseline, scale: Scale) -> Iterator[str]:
+    kind = baseline.kind
     if kind == "logged" and (scale.kind != "none" or scale.whiten is not None):
         yield (
             "baseline.kind 'logged' takes the advantage as it stands: scale.kind must be 'none' and "
@@ -31,24 +31,17 @@ def _without_baseline(objective: Objective) -> Iterator[str]:
         yield "scale.kind 'pass_at_k_std' needs the k of baseline.kind 'pass_at_k'"
 
 
-def _reward(objective: Objective) -> Iterator[str]:
-    shaping, kl = objective.shaping, objective.kl.reward
+def _reward(shaping: Shaping, baseline: Baseline, kl: RewardKL | None) -> Iterator[str]:
     if shaping.per_component and kl is not None and kl.stage == "before_baseline":
         yield "shaping.per_component has a baseline per component: kl.reward.stage must be 'after_scale'"
-    if (
-        objective.baseline.kind == "gae"
-        and kl is not None
-        and kl.stage == "after_scale"
-        and kl.form != "token"
-    ):
+    if baseline.kind == "gae" and kl is not None and kl.stage == "after_scale" and kl.form != "token":
         yield "baseline.kind 'gae' sums what each token pays: kl.reward.form must be 'token'"
 
 
-def _counts(objective: Objective) -> Iterator[str]:
-    kl = objective.kl.reward
-    by_token = objective.baseline.kind == "gae" or (kl is not None and kl.form != "sum")
-    spared = any(c.leaves_denominator and c.keep_nonnegative for c in objective.ratio.corrections)
-    if by_token and spared and objective.scale.whiten is not None:
+def _counts(baseline: Baseline, scale: Scale, ratio: Ratio, kl: RewardKL | None) -> Iterator[str]:
+    by_token = baseline.kind == "gae" or (kl is not None and kl.form != "sum")
+    spared = any(c.leaves_denominator and c.keep_nonnegative for c in ratio.corrections)
+    if by_token and spared and scale.whiten is not None:
         yield (
             "ratio.corrections: keep_nonnegative with leaves_denominator needs the sign of advantages, which "
             "scale.whiten gives to tokens only after the count"

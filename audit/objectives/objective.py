@@ -88,7 +88,7 @@ class Objective(Part, frozen=True, kw_only=True):
 
     def problems(self) -> list[str]:
         """Contradictions between parts."""
-        return list(contradictions(self))
+        return list(contradictions(self.shaping, self.baseline, self.scale, self.ratio, self.kl.reward))
 
 
 def from_dict(fields: dict[str, Any], *, where: str = "objective") -> Objective:
