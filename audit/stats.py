@@ -14,6 +14,8 @@ import numpy as np
 
 RESAMPLES = 1999
 LEVEL = 0.95
+FEW_CLUSTERS = 10
+"""Fewer than this make any interval rough; heuristic."""
 ROUNDING = 1e-12
 """An interval that lies within this of 0 is what float64 leaves of an exact 0."""
 

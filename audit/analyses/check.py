@@ -7,7 +7,7 @@ import numpy as np
 
 from audit.analyses.groups import groups_of
 from audit.analyses.infer import Inference, infer
-from audit.analyses.summary import NEEDS, Skipped
+from audit.analyses.summary import Skipped, skipped_checks
 from audit.errors import AuditError
 from audit.facts.declared import declared_objective
 from audit.facts.rows import RunRows
@@ -49,11 +49,7 @@ def check(run: Run) -> Check:
     Numbers are only recomputed where the log has no error that would make them meaningless.
     """
     problems = list(validate(run))
-    skipped = [
-        Skipped(name, " or ".join(columns))
-        for name, columns in NEEDS.items()
-        if not set(columns) & run.columns
-    ]
+    skipped = skipped_checks(run)
     inferred = None
     rows: RunRows | None = None
     try:

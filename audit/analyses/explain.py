@@ -1,4 +1,4 @@
-"""Why do two runs disagree? DeclaredObjective, inferred, objective effect, data effect, verdict."""
+"""Why do two runs disagree? Declared, inferred, objective effect, data effect, verdict."""
 
 from __future__ import annotations
 
@@ -19,10 +19,7 @@ from audit.facts.declared import DeclaredObjective, declared_objective
 from audit.facts.rows import RunRows
 from audit.logs import Run
 from audit.objectives.objective import Baseline, Objective, Scale, differing_fields
-from audit.stats import bootstrap, cluster_sums, estimate
-
-FEW_PROMPTS = 10
-"""Fewer clusters than this make any interval rough; heuristic."""
+from audit.stats import FEW_CLUSTERS, bootstrap, cluster_sums, estimate
 
 
 class FieldDifference(msgspec.Struct, frozen=True):
@@ -217,7 +214,7 @@ def _difference(name: str, a: tuple[RunRows, np.ndarray], b: tuple[RunRows, np.n
 
     interval = bootstrap(sums, statistic)
     gap, in_a, in_b = (estimate(interval, sum(sizes), at) for at in range(3))
-    if len(sums) < FEW_PROMPTS:
+    if len(sums) < FEW_CLUSTERS:
         note = "; ".join(filter(None, [note, f"only {len(sums)} prompts: the interval is rough"]))
     return Effect(name, in_a.value, in_b.value, gap.value, gap.low, gap.high, sizes, note)
 

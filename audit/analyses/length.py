@@ -15,7 +15,7 @@ from audit.facts.weigh import coefficients_of, weigh
 from audit.objectives.catalogue import CATALOGUE, CORE
 from audit.objectives.needs import reduced
 from audit.objectives.objective import Objective
-from audit.stats import Estimate, bootstrap, cluster_sums, estimate, ratio_of_sums
+from audit.stats import FEW_CLUSTERS, Estimate, bootstrap, cluster_sums, estimate, ratio_of_sums
 
 
 class Pressure(msgspec.Struct, frozen=True):
@@ -91,8 +91,9 @@ def length_bias(rows: RunRows, objective: Objective, notes: Sequence[str] = ()) 
     pressure = _pressure(rows, per_token, side)
     slope = _slopes(rows, per_token, own)
     drift = _drift(rows, side)
-    if len(np.unique(rows.prompt)) < 10:
-        doubts.append(f"only {len(np.unique(rows.prompt))} prompts: intervals by prompt are rough")
+    prompts = len(np.unique(rows.prompt))
+    if prompts < FEW_CLUSTERS:
+        doubts.append(f"only {prompts} prompts: intervals by prompt are rough")
     return LengthBias(
         run=rows.run.run_id,
         objective=objective.name,
@@ -108,9 +109,9 @@ def length_bias(rows: RunRows, objective: Objective, notes: Sequence[str] = ()) 
 
 def _fit(rows: RunRows, objective: Objective) -> tuple[Objective, list[str]]:
     objective, missing = reduced(objective, rows.run.columns)
-    objective, note = with_budget(objective, rows)
-    doubts = [f"{part} taken out: the log has no {column}" for part, column in missing]
-    return objective, doubts + ([note] if note and not objective.aggregation.kind.endswith("-norm") else [])
+    # A missing budget is no doubt here: the constant cancels in the slope and in the pressure.
+    objective, _ = with_budget(objective, rows)
+    return objective, [f"{part} taken out: the log has no {column}" for part, column in missing]
 
 
 def _policy_per_token(rows: RunRows, objective: Objective) -> np.ndarray:

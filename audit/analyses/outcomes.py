@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pyarrow.compute as pc
 
 from audit.facts.rows import RunRows
 from audit.stats import Estimate, mean
@@ -40,10 +39,7 @@ def correctness(rows: RunRows) -> tuple[np.ndarray, str]:
 
 def truncated(rows: RunRows) -> np.ndarray | None:
     """float64, shape (R,): 1 where the response ended by length; None where finish_reason was not logged."""
-    if not rows.has("finish_reason"):
-        return None
-    ended = pc.fill_null(pc.equal(rows.table["finish_reason"], "length"), False)
-    return np.asarray(ended.to_numpy(), dtype=float)
+    return None if rows.truncated is None else rows.truncated.astype(float)
 
 
 def mean_of(rows: RunRows, values: np.ndarray, among: np.ndarray | None = None) -> Estimate:

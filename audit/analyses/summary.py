@@ -78,11 +78,7 @@ def summarise(run: Run) -> Summary:
         The log cannot be read.
     """
     rows = RunRows.read(run)
-    skipped = [
-        Skipped(check, " or ".join(columns))
-        for check, columns in NEEDS.items()
-        if not set(columns) & run.columns
-    ]
+    skipped = skipped_checks(run)
     notes = list(run.notes)
     groups = share = None
     if "group_id" in run.columns:
@@ -120,6 +116,15 @@ def summarise(run: Run) -> Summary:
         correct_share=mean_of(rows, side) if two_sided else None,
         notes=notes,
     )
+
+
+def skipped_checks(run: Run) -> list[Skipped]:
+    """Return the checks of :data:`NEEDS` that a log cannot carry, with the columns that would be enough."""
+    return [
+        Skipped(check, " or ".join(columns))
+        for check, columns in NEEDS.items()
+        if not set(columns) & run.columns
+    ]
 
 
 def _objective(run: Run) -> tuple[dict[str, Any] | None, str]:

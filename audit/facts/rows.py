@@ -110,6 +110,14 @@ class RunRows:
         return np.asarray(self.table["is_greedy"].fill_null(False).to_numpy(zero_copy_only=False), dtype=bool)
 
     @cached_property
+    def truncated(self) -> np.ndarray | None:
+        """bool, shape (R,): the response ended by length; None where finish_reason was not logged."""
+        if not self.has("finish_reason"):
+            return None
+        ended = pc.fill_null(pc.equal(self.table["finish_reason"], "length"), False)
+        return np.array(ended.to_numpy(), dtype=bool)
+
+    @cached_property
     def logged_advantage(self) -> np.ndarray | None:
         """Advantage as the trainer used it, float64, shape (R,): per response, else the mean over its tokens.
 
@@ -144,7 +152,7 @@ class RunRows:
             generation_batch=torch.from_numpy(self._generation_batch()),
             micro_batch=self._micro_batch(),
             greedy=torch.from_numpy(self.greedy) if self.greedy.any() else None,
-            truncated=self._truncated(),
+            truncated=None if self.truncated is None else torch.from_numpy(self.truncated),
             sample_weight=self._sample_weight(),
             advantage=self._given_advantage(objective),
             reference_kl=self._reference_kl(facts, objective.kl.reward),
@@ -164,12 +172,6 @@ class RunRows:
         if self.table["micro_batch"].null_count:
             return None
         return torch.from_numpy(dense(self.update, _codes(self.table["micro_batch"])))
-
-    def _truncated(self) -> Tensor | None:
-        if not self.has("finish_reason"):
-            return None
-        ended = pc.fill_null(pc.equal(self.table["finish_reason"], "length"), False)
-        return torch.from_numpy(np.array(ended.to_numpy(), dtype=bool))
 
     def _sample_weight(self) -> Tensor | None:
         if not self.has("trajectory_id"):
