@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from functools import cache
-from importlib.resources import files
 from typing import Any, Self, TypeVar
-
-import msgspec
 
 from audit.errors import BadObjective, closest
 from audit.objectives.dialects.declared import Declared
+from audit.objectives.dialects.tables import table
 from audit.objectives.objective import Objective, from_dict
 
 T = TypeVar("T")
@@ -91,14 +88,14 @@ class Options:
         sections: tuple[str, ...] | None = None,
     ) -> Self:
         """Read with the defaults that were pinned in ``<data>_options.json``."""
-        table = _table(data)
+        pinned = table(f"{data}_options")
         return cls(
             framework,
             config,
             version,
-            read=table["read"],
-            defaults=table["defaults"],
-            unrelated=" ".join(table["unrelated"]),
+            read=pinned["read"],
+            defaults=pinned["defaults"],
+            unrelated=" ".join(pinned["unrelated"]),
             sections=sections,
         )
 
@@ -196,15 +193,8 @@ class Options:
 
 def version_read(data: str) -> str:
     """Return the version in which ``<data>_options.json`` was pinned."""
-    version: str = _table(data)["read"]
+    version: str = table(f"{data}_options")["read"]
     return version
-
-
-@cache
-def _table(data: str) -> dict[str, Any]:
-    text = files("audit.objectives.dialects").joinpath(f"{data}_options.json").read_bytes()
-    table: dict[str, Any] = msgspec.json.decode(text)
-    return table
 
 
 def nested(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 from audit.errors import BadObjective, closest
 from audit.objectives.dialects.declared import Declared
-from audit.objectives.dialects.trl_config import version_number
+from audit.objectives.dialects.tables import version_number
 from audit.objectives.dialects.trl_grpo import surrogate
 from audit.objectives.objective import KL, Aggregation, Baseline, LossKL, Objective, Ratio
 

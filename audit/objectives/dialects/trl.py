@@ -13,13 +13,13 @@ from typing import Any
 
 from audit.errors import UnknownName
 from audit.objectives.dialects.declared import Declared
+from audit.objectives.dialects.tables import version_number
 from audit.objectives.dialects.trl_config import (
     complete,
     newest,
     of_other_versions,
     oldest,
     unknown_options,
-    version_number,
 )
 from audit.objectives.dialects.trl_gmpo import gmpo
 from audit.objectives.dialects.trl_grpo import grpo

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import cache
-from importlib.resources import files
 from typing import Any
 
-import msgspec
+from audit.objectives.dialects.tables import defaults_at, table
 
-from audit.errors import BadObjective
+_TABLE = "trl_defaults"
 
 # Words in the name of an objective option; looked for in keys that no version read has.
 _TELLING = re.compile(
@@ -31,24 +29,13 @@ def complete(config: Mapping[str, Any], version: str, config_class: str) -> dict
     BadObjective
         The version is not a version number, or older than those read.
     """
-    asked = version_number(version)
-    full: dict[str, Any] = {}
-    entries = _defaults()[config_class]
-    if asked < version_number(entries[0]["version"]):
-        oldest = entries[0]["version"]
-        raise BadObjective(f"TRL {version}: {config_class} is known from {oldest} on.")
-    for entry in entries:
-        if version_number(entry["version"]) > asked:
-            break
-        full.update(entry["set"])
-        for key in entry.get("removed", ()):
-            full.pop(key, None)
-    return {**full, **config}
+    entries = table(_TABLE)[config_class]
+    return {**defaults_at(entries, version, framework="TRL", what=config_class), **config}
 
 
 def of_other_versions(config: Mapping[str, Any], version: str, config_class: str) -> list[str]:
     """Return the keys of ``config`` that set an option which ``config_class`` lacks at ``version``."""
-    entries = _defaults()[config_class]
+    entries = table(_TABLE)[config_class]
     tabled = {key for entry in entries for key in entry["set"]} - set(_INHERITED)
     own = complete({}, version, config_class)
     return sorted(key for key in config if key in tabled and key not in own)
@@ -56,41 +43,19 @@ def of_other_versions(config: Mapping[str, Any], version: str, config_class: str
 
 def unknown_options(config: Mapping[str, Any], config_class: str) -> tuple[str, ...]:
     """Return the keys of ``config`` that look like objective options but are not known, sorted."""
-    table = _defaults()
-    known = {key for entry in table[config_class] for key in entry["set"]}
-    known.update(table["options"]["names"], table["unrelated"]["names"])
+    tabled = table(_TABLE)
+    known = {key for entry in tabled[config_class] for key in entry["set"]}
+    known.update(tabled["options"]["names"], tabled["unrelated"]["names"])
     return tuple(sorted(key for key in config if key not in known and _TELLING.search(key)))
 
 
 def newest() -> str:
     """Return the newest version whose defaults were read."""
-    version: str = _defaults()["newest"]
+    version: str = table(_TABLE)["newest"]
     return version
 
 
 def oldest() -> str:
     """Return the oldest version of GRPOConfig whose defaults were read."""
-    version: str = _defaults()["GRPOConfig"][0]["version"]
+    version: str = table(_TABLE)["GRPOConfig"][0]["version"]
     return version
-
-
-def version_number(version: str, framework: str = "TRL") -> tuple[int, int, int]:
-    """Return (major, minor, micro) of a version such as "1.16.0" or "1.10.0.dev0".
-
-    Raises
-    ------
-    BadObjective
-        It does not start with a number.
-    """
-    match = re.match(r"v?(\d+)(?:\.(\d+))?(?:\.(\d+))?", version)
-    if match is None:
-        raise BadObjective(f"{framework} version {version!r} is not a version number.")
-    major, minor, micro = (int(part or 0) for part in match.groups())
-    return major, minor, micro
-
-
-@cache
-def _defaults() -> dict[str, Any]:
-    text = files("audit.objectives.dialects").joinpath("trl_defaults.json").read_bytes()
-    table: dict[str, Any] = msgspec.json.decode(text)
-    return table

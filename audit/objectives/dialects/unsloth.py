@@ -25,7 +25,8 @@ import msgspec
 
 from audit.errors import BadObjective, UnknownName
 from audit.objectives.dialects.declared import Declared
-from audit.objectives.dialects.trl_config import complete, unknown_options, version_number
+from audit.objectives.dialects.tables import version_number
+from audit.objectives.dialects.trl_config import complete, unknown_options
 from audit.objectives.dialects.trl_corrections import uses_vllm_correction
 from audit.objectives.dialects.trl_grpo import grpo
 from audit.objectives.dialects.verl_windows import rejection_window

@@ -22,7 +22,7 @@ import msgspec
 from audit.errors import BadObjective
 from audit.objectives.dialects import verl_config
 from audit.objectives.dialects.declared import Declared
-from audit.objectives.dialects.trl_config import version_number
+from audit.objectives.dialects.tables import version_number
 from audit.objectives.dialects.verl_advantage import advantage
 from audit.objectives.dialects.verl_aggregation import kl_aggregation, legacy_worker, policy_aggregation
 from audit.objectives.dialects.verl_config import Version

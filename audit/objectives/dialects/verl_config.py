@@ -5,15 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
-import msgspec
-
 from audit.errors import BadObjective, closest
-from audit.objectives.dialects.trl_config import version_number
+from audit.objectives.dialects.tables import defaults_at, table, version_number
 
 Version = tuple[int, int, int]
+
+_TABLE = "verl_defaults"
 
 _TELLING = re.compile(
     r"(?:^|[._])(?:adv|advantages?|agg|aggregation|baseline|beta|bonus|clip|cliprange|coef|coeff|cov|delta|"
@@ -51,18 +50,7 @@ def defaults_of(version: str) -> dict[str, Any]:
     ------
     BadObjective
     """
-    asked = version_number(version, "verl")
-    full: dict[str, Any] = {}
-    entries = _table()["versions"]
-    if asked < version_number(entries[0]["version"]):
-        raise BadObjective(f"verl {version}: the config is known from {entries[0]['version']} on.")
-    for entry in entries:
-        if version_number(entry["version"]) > asked:
-            break
-        full.update(entry["set"])
-        for key in entry.get("removed", ()):
-            full.pop(key, None)
-    return full
+    return defaults_at(table(_TABLE)["versions"], version, framework="verl", what="the config")
 
 
 def unknown_options(config: Mapping[str, Any]) -> tuple[str, ...]:
@@ -83,7 +71,7 @@ def unknown_options(config: Mapping[str, Any]) -> tuple[str, ...]:
 
 def of_other_versions(config: Mapping[str, Any], version: str) -> list[str]:
     """Return the keys of flat ``config`` that set an option which ``version`` does not have, sorted."""
-    tabled = {key for entry in _table()["versions"] for key in entry["set"]}
+    tabled = {key for entry in table(_TABLE)["versions"] for key in entry["set"]}
     default = defaults_of(version)
     return sorted(key for key in config if key in tabled and key not in default)
 
@@ -100,7 +88,7 @@ def require_since(kind: str, name: str, version: str) -> None:
     ------
     BadObjective
     """
-    since: dict[str, str] = _table()[kind]["since"]
+    since: dict[str, str] = table(_TABLE)[kind]["since"]
     what = {"estimators": "adv_estimator", "losses": "policy_loss.loss_mode"}[kind]
     if name not in since:
         raise BadObjective(f"verl has no {what} {name!r}.{closest(name, since)}")
@@ -110,8 +98,8 @@ def require_since(kind: str, name: str, version: str) -> None:
 
 def versions() -> tuple[str, str]:
     """Return the oldest and the newest version read."""
-    table = _table()
-    return table["versions"][0]["version"], table["newest"]
+    tabled = table(_TABLE)
+    return tabled["versions"][0]["version"], tabled["newest"]
 
 
 def _walk(config: Mapping[str, Any], path: str) -> Iterator[tuple[str, Any]]:
@@ -128,13 +116,6 @@ def _given(value: Any) -> bool:
 
 @cache
 def _known() -> frozenset[str]:
-    table = _table()
-    tabled = {key for entry in table["versions"] for key in entry["set"]}
-    return frozenset({*tabled, *table["options"]["names"], *table["unrelated"]["names"]})
-
-
-@cache
-def _table() -> dict[str, Any]:
-    text = files("audit.objectives.dialects").joinpath("verl_defaults.json").read_bytes()
-    table: dict[str, Any] = msgspec.json.decode(text)
-    return table
+    read = table(_TABLE)
+    tabled = {key for entry in read["versions"] for key in entry["set"]}
+    return frozenset({*tabled, *read["options"]["names"], *read["unrelated"]["names"]})
