@@ -82,7 +82,13 @@ def load_objective(text: str, changes: list[str] | None = None) -> Objective:
 
 
 def change_objective(objective: Objective, changes: list[str] | None) -> Objective:
-    """Apply ``FIELD=VALUE`` changes; values are JSON, anything else is text."""
+    """Apply ``FIELD=VALUE`` changes; values are JSON, anything else is text.
+
+    Raises
+    ------
+    BadObjective
+        A change is not of that form, or names no field, or its value does not fit.
+    """
     from audit.objectives.objective import from_dict
 
     fields = objective.to_dict()

@@ -63,7 +63,13 @@ def to_tokens(batch: pa.RecordBatch, present: list[str], *, first_row: int = 0) 
 
 
 def row_lengths(batch: pa.RecordBatch, present: list[str], first_row: int) -> np.ndarray:
-    """Tokens of each response by its token lists, else by its length; -1 where neither is logged."""
+    """Tokens of each response by its token lists, else by its length; -1 where neither is logged; int64, shape (R,).
+
+    Raises
+    ------
+    BadLog
+        The token lists of a row have different lengths.
+    """
     found: np.ndarray | None = None
     for name in present:
         size = pc.list_value_length(batch[name])

@@ -25,6 +25,13 @@ def hash_prompt(text: str) -> str:
 def canonical_rows(
     rows: Sequence[Mapping[str, Any]] | pa.Table | pa.RecordBatch, *, first_row: int
 ) -> list[pa.RecordBatch]:
+    """Return rows as batches of canonical columns; ``first_row`` counts them in messages.
+
+    Raises
+    ------
+    UnknownName, MissingColumn, BadLog
+        A column is not in the schema, a required one is absent, or a value does not fit.
+    """
     if isinstance(rows, pa.RecordBatch):
         raw = [rows]
     elif isinstance(rows, pa.Table):

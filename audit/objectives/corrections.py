@@ -71,7 +71,13 @@ def correction_weight(tokens: Tokens, correction: Correction, advantage: Tensor 
 
 
 def log_weight(tokens: Tokens, correction: Correction) -> Tensor:
-    """u at the level of the correction, spread over tokens: shape (N,), nats; 0 at masked tokens."""
+    """u at the level of the correction, spread over tokens: shape (N,), nats; 0 at masked tokens.
+
+    Raises
+    ------
+    MissingColumn
+        The log-probs of one of its two policies were not logged.
+    """
     upper = tokens.logp_old if correction.numerator == "old" else tokens.logp_theta
     below = tokens.logp_sampler if correction.against == "sampler" else tokens.logp_old
     if below is None:
@@ -89,7 +95,7 @@ def log_weight(tokens: Tokens, correction: Correction) -> Tensor:
 
 
 def bounded(log: Tensor, correction: Correction) -> Tensor:
-    """Apply the action of a correction to exp(log)."""
+    """Apply the action of a correction to exp(log); shape kept, ``log`` in nats."""
     low = 0.0 if correction.low is None else correction.low
     high = math.inf if correction.high is None else correction.high
     weight = log.exp()

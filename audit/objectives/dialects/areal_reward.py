@@ -24,7 +24,13 @@ _NORM: dict[str, Any] = {
 
 
 def shaping_of(o: Options) -> Shaping:
-    """(reward + bias) · scale, clipped to ±reward_clip, with the overlong penalty."""
+    """(reward + bias) · scale, clipped to ±reward_clip, with the overlong penalty.
+
+    Raises
+    ------
+    BadObjective
+        An option that an objective cannot express is in use.
+    """
     factor, bias, clip = o["actor.reward_scaling"], o["actor.reward_bias"], o["actor.reward_clip"]
     if factor <= 0:
         raise o.refuse("actor.reward_scaling", "the reward is turned round or lost")
@@ -42,7 +48,13 @@ def shaping_of(o: Options) -> Shaping:
 
 
 def advantage_of(o: Options, gae: bool) -> tuple[Baseline, Scale]:
-    """Baseline and scale of ``reward_norm``, whitening of ``adv_norm``."""
+    """Baseline and scale of ``reward_norm``, whitening of ``adv_norm``.
+
+    Raises
+    ------
+    BadObjective
+        An option that an objective cannot express is in use.
+    """
     whiten = _whiten(o)
     if gae:
         if o["actor.reward_norm"] is not None:

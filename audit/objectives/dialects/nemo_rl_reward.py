@@ -19,7 +19,13 @@ _WHITEN = Whiten(epsilon=1e-8, epsilon_in="floor")
 
 
 def advantage_of(o: Options, estimator: dict[str, Any]) -> tuple[Baseline, Scale]:
-    """Baseline and scale of ``adv_estimator``, whose absent keys are those of ``grpo``."""
+    """Baseline and scale of ``adv_estimator``, whose absent keys are those of ``grpo``.
+
+    Raises
+    ------
+    BadObjective
+        An option that an objective cannot express is in use.
+    """
     clip = bounds(o["grpo.advantage_clip_low"], o["grpo.advantage_clip_high"])
     name = estimator["name"]
     if name == "grpo":

@@ -15,7 +15,13 @@ from audit.objectives.surrogates import AnySurrogate, CISPOClip, NoClip, PPOClip
 
 
 def clip_of(o: Options, variant: str) -> AnySurrogate:
-    """Surrogate of ActorWorker ("ppo"), or of a ``pg_variant`` of ActorPGWorker."""
+    """Surrogate of ActorWorker ("ppo"), or of a ``pg_variant`` of ActorPGWorker.
+
+    Raises
+    ------
+    BadObjective
+        An option that an objective cannot express is in use.
+    """
     if variant == "topr":
         raise o.refuse("actor_train.pg_variant", "failures by score are weighted otherwise than successes")
     width = o["pg_clip"]

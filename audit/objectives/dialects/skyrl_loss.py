@@ -29,7 +29,13 @@ _CORRECTION: dict[str, Any] = {
 
 
 def surrogate(o: Options, loss: str) -> tuple[Ratio, AnySurrogate]:
-    """Ratio, with its corrections, and surrogate of ``policy_loss_type``."""
+    """Ratio, with its corrections, and surrogate of ``policy_loss_type``.
+
+    Raises
+    ------
+    BadObjective
+        An option that an objective cannot express is in use.
+    """
     low, high = o["eps_clip_low"], o["eps_clip_high"]
     if loss in ("clip_cov", "kl_cov"):
         raise o.refuse("policy_loss_type", "its covariances are those of the advantage over the normaliser")
