@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from audit.analyses.findings import Cause
+from audit.analyses.findings import Cause, finding
 from audit.logs import Run
 
 _OPTIMISER = (
@@ -32,7 +32,7 @@ def config_causes(a: Run, b: Run) -> tuple[list[Cause], list[str]]:
         differing = {key: [s[key] for s in settings] for key in keys if _differ(key, settings)}
         if differing:
             listed = ", ".join(f"{key} {va} against {vb}" for key, (va, vb) in differing.items())
-            causes.append(Cause(id_, None, None, None, 0.7, f"{title}: {listed}.", differing))
+            causes.append(finding(id_, 0.7, f"{title}: {listed}.", differing))
     return causes, []
 
 

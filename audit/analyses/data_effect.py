@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from audit.analyses.findings import Cause, finding
 from audit.analyses.groups import groups_of
@@ -101,8 +102,6 @@ def _prompt_lengths(rows: RunRows) -> np.ndarray | None:
     if "prompt_length" in rows.run.columns:
         lengths = table["prompt_length"]
     elif "prompt" in rows.run.columns:
-        import pyarrow.compute as pc
-
         lengths = pc.utf8_length(table["prompt"])
     else:
         return None
@@ -118,7 +117,7 @@ def _budget(a: RunRows, b: RunRows) -> tuple[list[Cause], list[str]]:
         ended = truncated(rows)
         if ended is None or rows.facts is None:
             return [], ["truncation: needs finish_reason and token lengths"]
-        cut = rows.length[ended == 1.0]
+        cut = rows.length[(ended == 1.0) & np.isfinite(rows.length)]
         shares.append(float(ended.mean()) if len(ended) else 0.0)
         budgets.append(float(np.median(cut)) if len(cut) >= 5 else None)
     if None in budgets or budgets[0] == budgets[1]:

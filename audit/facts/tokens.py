@@ -63,7 +63,7 @@ def to_tokens(batch: pa.RecordBatch, present: list[str], *, first_row: int = 0) 
 
 
 def row_lengths(batch: pa.RecordBatch, present: list[str], first_row: int) -> np.ndarray:
-    """Tokens of each response by its token lists, else by its length; -1 where neither is logged; int64, shape (R,).
+    """Tokens of each response by its token lists, else by its length; int64, shape (R,); -1 where not logged.
 
     Raises
     ------

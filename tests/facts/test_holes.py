@@ -46,6 +46,16 @@ def test_and_no_length_where_none_was(tmp_path) -> None:
     assert summarise(rows.run).length.n == len(data) // 2
 
 
+def test_a_budget_is_not_read_from_responses_of_unknown_length(tmp_path) -> None:
+    data = rollouts(steps=8, epochs=1, longest=4)
+    for row in data:
+        del row["length"]
+        if row["finish_reason"] == "length" and row["sample_index"] < 4:
+            row.update(dict.fromkeys(("token_ids", "loss_mask", "logp_theta", "logp_old", "logp_ref")))
+    a, b = write(tmp_path / "a", data, "grpo"), write(tmp_path / "b", data, "grpo")
+    assert "data.truncation" not in [cause.id for cause in explain(a, b).verdict.causes]
+
+
 def test_a_null_update_is_that_of_its_step_and_epoch(tmp_path) -> None:
     whole = rollouts(steps=3, epochs=1)
     holes = [row | {"update": row["update"] if row["step"] == 2 else None} for row in whole]
