@@ -7,6 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from audit.errors import BadObjective
 from audit.objectives.baselines import Rewards, choose_ratio
 from audit.objectives.parts import Baseline, Scale
 from audit.ragged import group_sum
@@ -79,7 +80,10 @@ def _share_of_batch(rewards: Rewards, chosen: Tensor) -> Tensor:
 def _pass_at_k_std(rewards: Rewards, scale: Scale, baseline: Baseline) -> Tensor:
     """sqrt(R (1 - R)) with R the group's pass@k; NaN where every draw of k succeeds, or none can."""
     del scale
-    assert baseline.k is not None
+    if baseline.k is None:
+        # Reached where an objective is mixed from the parts of two: no declaration has it.
+        msg = "scale.kind 'pass_at_k_std' needs the k of baseline.kind 'pass_at_k'."
+        raise BadObjective(msg)
     pool, k = rewards.group, baseline.k
     success = torch.where((rewards.value > 0) & (rewards.weight > 0), rewards.weight, 0.0)
     wrong = pool.count - group_sum(success, pool.index, pool.count.numel())

@@ -38,6 +38,13 @@ def test_two_seeds_of_one_objective_have_no_cause(tmp_path) -> None:
         assert found.effects == []
 
 
+def test_parts_that_only_go_together_are_named_without_a_share(tmp_path) -> None:
+    found = pair(tmp_path, "rloo", "pass_at_k")
+    assert {"objective.baseline", "objective.scale"} <= set(ids(found))
+    assert all(cause.share is None for cause in found.verdict.causes)
+    assert any("pass_at_k_std" in reason for reason in found.skipped)
+
+
 def test_aggregation_and_scale_are_named_with_shares_that_sum_to_the_whole(tmp_path) -> None:
     b = GRPO | {"name": "ours", "scale": {"kind": "none"}, "aggregation": {"kind": "token-mean"}}
     found = pair(tmp_path, "grpo", b)
