@@ -76,13 +76,17 @@ def infer(rows: RunRows, declared: Objective | None) -> Inference:
         return Inference(status="skipped", reason="every logged advantage is zero or missing", n=n)
 
     shaping = declared.shaping if declared is not None else Shaping()
-    responses = rows.responses(Objective(kl=KL(reward=RewardKL(coefficient=1.0))))
+    responses = rows.responses(Objective(shaping=shaping, kl=KL(reward=RewardKL(coefficient=1.0))))
     found: list[Candidate | None] = []
-    for baseline, scale in _grid():
-        objective = Objective(shaping=shaping, baseline=baseline, scale=scale)
-        made = advantages(responses, objective).numpy()
-        found.append(_named(objective, _residual(logged, made, use)))
-    found += _with_reward_kl(responses, shaping, logged, use)
+    try:
+        for baseline, scale in _grid():
+            objective = Objective(shaping=shaping, baseline=baseline, scale=scale)
+            made = advantages(responses, objective).numpy()
+            found.append(_named(objective, _residual(logged, made, use)))
+        found += _with_reward_kl(responses, shaping, logged, use)
+    except AuditError as error:
+        # The declared shaping cannot be applied to this log: its components were not logged.
+        return Inference(status="skipped", reason=str(error), n=n)
     ranked = sorted((c for c in found if c is not None), key=lambda c: c.residual)
     best = ranked[0]
 

@@ -45,6 +45,13 @@ def test_parts_that_only_go_together_are_named_without_a_share(tmp_path) -> None
     assert any("pass_at_k_std" in reason for reason in found.skipped)
 
 
+def test_a_shaping_that_was_not_logged_leaves_the_rest_of_the_comparison(tmp_path) -> None:
+    found = pair(tmp_path, "grpo", "gdpo", *(with_advantages(rollouts(seed=s), centred) for s in (1, 2)))
+    assert found.inferred.b.status == "skipped"
+    assert "reward_components" in found.inferred.b.reason
+    assert "objective.shaping" in ids(found)
+
+
 def test_aggregation_and_scale_are_named_with_shares_that_sum_to_the_whole(tmp_path) -> None:
     b = GRPO | {"name": "ours", "scale": {"kind": "none"}, "aggregation": {"kind": "token-mean"}}
     found = pair(tmp_path, "grpo", b)
