@@ -72,6 +72,8 @@ def bootstrap(
     sqrt(C / (C - 1)) widen them. Resamples on which the statistic is undefined are left out.
     """
     value = statistic(sums.sum(axis=0))
+    # A prompt that contributes nothing cannot make the interval narrower.
+    sums = sums[(sums != 0).any(axis=1)]
     clusters = len(sums)
     if clusters < 2:
         nothing = np.full_like(value, np.nan)

@@ -86,3 +86,10 @@ def test_few_clusters_do_not_make_the_interval_too_narrow() -> None:
 def test_what_rounding_leaves_of_zero_is_zero() -> None:
     e = mean(np.array([1e-16, 3e-16, 2e-16]), np.array([0, 1, 2]))
     assert (e.value, e.low, e.high) == (0.0, 0.0, 0.0)
+
+
+def test_one_cluster_that_says_anything_has_no_interval() -> None:
+    e = ratio_of_sums(
+        np.array([2.0, 4.0, 0.0, 0.0]), np.array([1.0, 1.0, 0.0, 0.0]), np.array([0, 0, 1, 2]), 4
+    )
+    assert (e.value, e.low, e.high) == (3.0, None, None)

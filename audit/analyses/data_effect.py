@@ -40,6 +40,8 @@ def _group_size(a: RunRows, b: RunRows) -> tuple[list[Cause], list[str]]:
     if not (a.has("group_id") and b.has("group_id")):
         return [], ["group size: needs group_id"]
     sizes = [groups_of(rows).typical_size for rows in (a, b)]
+    if 0 in sizes:
+        return [], ["group size: no group has a scorable response"]
     if sizes[0] == sizes[1]:
         return [], []
     summary = (

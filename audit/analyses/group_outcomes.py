@@ -23,6 +23,9 @@ MOST = 20_000
 """Groups that are listed one by one; with more, this many are drawn."""
 _BATCH_SCALES = ("batch_std", "alive_share", "nonzero_share")
 
+LARGEST_GROUP = 4096
+"""Groups beyond this are refused: their outcomes would take minutes to count; no trainer uses them."""
+
 
 @dataclass(frozen=True)
 class Outcomes:
@@ -119,6 +122,9 @@ def check_one_prompt(objective: Objective, group_size: int) -> None:
     """
     if group_size < 2:
         msg = f"a group of {group_size} has no baseline: --group-size must be at least 2."
+        raise BadObjective(msg)
+    if group_size > LARGEST_GROUP:
+        msg = f"--group-size {group_size} is beyond {LARGEST_GROUP}, up to which every group can be counted."
         raise BadObjective(msg)
     name, baseline, scale = objective.name, objective.baseline.kind, objective.scale
     if baseline in ("logged", "gae"):

@@ -95,7 +95,7 @@ def infer(rows: RunRows, declared: Objective | None) -> Inference:
         try:
             made = advantages(rows.responses(declared), declared).numpy()
             declared_residual = _residual(logged, made, use)
-            agrees = declared_residual < EXACT or declared_residual <= 1.5 * best.residual
+            agrees = declared_residual < max(EXACT, 1.5 * best.residual if best.residual < EXACT else 0.0)
         except AuditError as error:
             return Inference(status="skipped", reason=str(error), n=n)
 

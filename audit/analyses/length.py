@@ -88,6 +88,9 @@ def length_bias(rows: RunRows, objective: Objective, notes: Sequence[str] = ()) 
     doubts += doubt
     side, how = correctness(rows)
     per_token = _policy_per_token(rows, own)
+    lost = int(np.isnan(per_token).sum())
+    if lost:
+        doubts.append(f"{lost} responses left out: their rewards, advantages or log-probs are not finite")
     pressure = _pressure(rows, per_token, side)
     slope = _slopes(rows, per_token, own)
     drift = _drift(rows, side)
@@ -121,7 +124,8 @@ def _policy_per_token(rows: RunRows, objective: Objective) -> np.ndarray:
         layout = batch.tokens.layout
         count = layout.sum(batch.tokens.mask.double()).clamp(min=1.0)
         means.append((layout.sum(batch.weights.policy) / count).numpy())
-    return np.concatenate(means) if means else np.zeros(0)
+    made = np.concatenate(means) if means else np.zeros(0)
+    return np.where(np.isfinite(made), made, np.nan)
 
 
 def _under(rows: RunRows, name: str, side: np.ndarray) -> ObjectivePressure:
@@ -140,7 +144,8 @@ def _pressure(rows: RunRows, weight: np.ndarray, side: np.ndarray) -> Pressure:
     it is A (1 - E[l] E[1/l]) among correct responses, <= 0 by Jensen, and >= 0 among wrong ones.
     """
     scale = np.abs(weight[first_pass(rows)])
-    unit = float(scale[scale > 0].mean()) if np.any(scale > 0) else 1.0
+    scale = scale[np.isfinite(scale) & (scale > 0)]
+    unit = float(scale.mean()) if len(scale) else 1.0
 
     def among(chosen: np.ndarray) -> Estimate:
         use = chosen & first_pass(rows) & np.isfinite(weight) & np.isfinite(rows.length)

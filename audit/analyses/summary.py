@@ -23,7 +23,6 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "policy ratio and clip": ("logp_theta",),
     "policy ratio and clip (denominator)": ("logp_old",),
     "KL to the reference": ("logp_ref",),
-    "sampler mismatch": ("logp_sampler",),
     "micro-batch normalisers": ("micro_batch",),
 }
 """Checks, and the columns of which any one is enough."""

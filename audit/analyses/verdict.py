@@ -20,7 +20,10 @@ SAME_LOG = "A and B are the same log: nothing differs."
 NEARLY_SAME = 0.02
 """1 - cosine below this is called nearly one direction; heuristic."""
 
-NOTHING = "No cause found: the logs are consistent with seed noise."
+NOTHING = (
+    "No cause found: nothing beyond seed noise in objective, prompts, group size, rewards of the same text, "
+    "budget, reference and settings."
+)
 
 
 class Verdict(msgspec.Struct, frozen=True):

@@ -71,9 +71,12 @@ def _read(path: Path | None) -> tuple[dict[str, Any], str | None]:
     """
     if path is None:
         return {}, None
+    if path.exists() and not path.is_file():
+        msg = f"{path}: is not a regular file."
+        raise BadObjective(msg)
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        found = json.loads(path.read_text(encoding="utf-8-sig"))
+    except (OSError, ValueError, RecursionError) as error:
         msg = f"{path}: not a readable config: {error}."
         raise BadObjective(msg) from None
     if not isinstance(found, dict):

@@ -94,8 +94,27 @@ class RunRows:
 
     @cached_property
     def update(self) -> np.ndarray:
-        """Dense code of the optimiser step, int64, shape (R,)."""
-        return dense(_codes_or(self.table["update"], dense(self.step, self.epoch)))
+        """Dense code of the optimiser step, int64, shape (R,): ``update``, else (step, epoch).
+
+        Raises
+        ------
+        BadLog
+            ``update`` is null in some rows, and (step, epoch) does not stand for it.
+        """
+        by_step = dense(self.step, self.epoch)
+        empty = self.table["update"].null_count
+        if not empty:
+            return dense(_codes(self.table["update"]))
+        given = ~np.asarray(self.table["update"].is_null().to_numpy(), dtype=bool)
+        codes = _codes(self.table["update"])[given]
+        pairs = len(np.unique(dense(codes, by_step[given]))) if given.any() else 0
+        if given.any() and not pairs == len(np.unique(codes)) == len(np.unique(by_step[given])):
+            msg = (
+                f"{self.run.path}: update is null in {empty} of {self.num_rows} rows, and (step, epoch) does "
+                "not say which update those belong to."
+            )
+            raise BadLog(msg)
+        return by_step
 
     @cached_property
     def length(self) -> np.ndarray:

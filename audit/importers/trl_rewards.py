@@ -70,6 +70,8 @@ def _numbers(weights: Any) -> list[float] | None:
     """Reward weights as numbers; None where they are not a list of numbers."""
     if not isinstance(weights, list) or not all(isinstance(w, (int, float)) for w in weights):
         return None
+    if not np.isfinite(np.asarray(weights, dtype=float)).all():
+        return None
     return [float(w) for w in weights] or None
 
 

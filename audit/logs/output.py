@@ -9,6 +9,13 @@ from pathlib import Path
 from audit.errors import AuditError
 from audit.logs.catalogue import is_run_directory
 
+_FOREIGN = ("completions_*.parquet", "completions/completions_*.parquet")
+
+
+def _foreign(folder: Path) -> bool:
+    """Whether a folder holds a log of a trainer, by the names of its files."""
+    return any(next(folder.glob(pattern), None) is not None for pattern in _FOREIGN)
+
 
 def check_output(out: Path, endings: tuple[str, ...], inputs: Iterable[Path] = ()) -> None:
     """Refuse a place where a result cannot or must not be written, before any work is done.
@@ -40,7 +47,7 @@ def check_output(out: Path, endings: tuple[str, ...], inputs: Iterable[Path] = (
         raise AuditError(msg)
     place = out.resolve()
     folders = {path.resolve().parent for path in inputs}
-    inside = next((folder for folder in place.parents if is_run_directory(folder)), None)
+    inside = next((folder for folder in place.parents if is_run_directory(folder) or _foreign(folder)), None)
     if inside is None and place.parent in folders:
         inside = place.parent
     if inside is not None:

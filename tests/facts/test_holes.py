@@ -116,3 +116,28 @@ def test_a_skipped_file_is_named_by_explain(tmp_path) -> None:
     found = explain(open_run(a.path), open_run(b.path))
     assert any("part-000009.parquet was left out" in reason for reason in found.skipped)
     assert "seed noise" not in found.verdict.text
+
+
+def test_one_null_update_joins_the_rest_of_its_step(tmp_path) -> None:
+    whole = rollouts(steps=3)
+    holes = [row | {"update": None} if i == 7 else row for i, row in enumerate(whole)]
+    complete = coefficients_of(rows_of(tmp_path / "a", whole), named("grpo")).nu
+    assert coefficients_of(rows_of(tmp_path / "b", holes), named("grpo")).nu.equal(complete)
+
+
+def test_a_null_update_that_step_and_epoch_do_not_settle_is_refused(tmp_path) -> None:
+    data = [row | {"update": i // 16} for i, row in enumerate(rollouts(steps=2, epochs=1))]
+    data[3]["update"] = None
+    with pytest.raises(BadLog, match="update is null in 1 of 64 rows"):
+        coefficients_of(rows_of(tmp_path, data), named("grpo"))
+
+
+def test_one_infinite_reward_does_not_silence_the_length_analysis(tmp_path) -> None:
+    from audit.analyses.length import length_bias
+
+    data = rollouts(steps=12, epochs=1)
+    clean = length_bias(rows_of(tmp_path / "a", data), named("grpo")).pressure
+    data[3]["reward"] = math.inf
+    dirty = length_bias(rows_of(tmp_path / "b", data), named("grpo"))
+    assert dirty.pressure.wrong.value == pytest.approx(clean.wrong.value, rel=0.2)
+    assert any("8 responses left out" in doubt for doubt in dirty.doubts)

@@ -70,3 +70,12 @@ def test_an_ordinary_place_is_fine_and_an_old_result_is_replaced(tmp_path: Path)
     out.write_text("old")
     assert write_weights(rows, named("grpo"), out).rows == rows.num_rows
     assert out.read_bytes()[:4] == b"PAR1"
+
+
+def test_nor_a_log_of_trl(tmp_path: Path) -> None:
+    folder = tmp_path / "out" / "completions"
+    folder.mkdir(parents=True)
+    (folder / "completions_00001.parquet").write_bytes(b"")
+    for place in (folder / "w.parquet", tmp_path / "out" / "w.parquet"):
+        with pytest.raises(AuditError, match="lies inside the log"):
+            check_output(place, (".parquet",))

@@ -96,7 +96,6 @@ def test_summary_of_one_run_gives_every_mean_its_n(tmp_path, shown) -> None:
         (line,) = [line for line in said.splitlines() if line.strip().startswith(name)]
         assert "[" in line
         assert "n = " in line
-    assert "sampler mismatch: needs logp_sampler" in said
 
 
 def test_summary_of_a_directory_lists_runs_and_what_cannot_be_read(tmp_path, shown) -> None:

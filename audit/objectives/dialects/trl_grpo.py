@@ -134,6 +134,9 @@ def loss_kl(config: Config) -> KL:
 def epsilon_high(config: Config) -> float:
     """Return the upper epsilon, by default the lower one."""
     high: float | None = config.get("epsilon_high")
+    if config["epsilon"] is None:
+        msg = "TRL's epsilon is null: TRL computes with it, and would stop."
+        raise BadObjective(msg)
     return config["epsilon"] if high is None else high
 
 

@@ -14,8 +14,8 @@ from audit.stats import Estimate
 _LEGEND = (
     "slope: of log |w / A| per token on log length; -1 is 1/|o|, 0 is no dependence. Push: how far the "
     "weights move the mean length, in tokens per unit of mean |w|; * under this run's objective. Drift: "
-    "tokens per 100 steps, within prompt. n: responses. Intervals: 95 %, resampling prompts; strong where "
-    "they exclude 0."
+    "tokens from the first step to the last, within prompt. n: responses. Intervals: 95 %, resampling "
+    "prompts; strong where they exclude 0."
 )
 
 
