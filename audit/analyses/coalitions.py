@@ -13,10 +13,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from audit.errors import BadObjective
 from audit.facts.rows import RunRows
 from audit.facts.tokens import token_batches
 from audit.facts.weigh import coefficients_of
-from audit.objectives.objective import Objective
+from audit.objectives.objective import Objective, from_dict
 from audit.objectives.weights import token_weights
 from audit.stats import cluster_sums
 
@@ -44,12 +45,42 @@ class Coalitions:
         return np.hstack([self.dots, self.squares])
 
 
+TIE = "+"
+"""Joins the names of parts that are swapped together."""
+
+
 def hybrids(a: Objective, b: Objective, parts: tuple[str, ...]) -> list[Objective]:
     """All 2^k objectives between A and B; entry ``mask`` takes the parts whose bits are set from B."""
-    return [
-        a.replace(**{part: getattr(b, part) for bit, part in enumerate(parts) if mask >> bit & 1})
-        for mask in range(2 ** len(parts))
-    ]
+    taken = [_names(parts, mask) for mask in range(2 ** len(parts))]
+    return [a.replace(**{name: getattr(b, name) for name in names}) for names in taken]
+
+
+def tied_parts(a: Objective, b: Objective, parts: tuple[str, ...]) -> tuple[str, ...]:
+    """Join parts that only make sense together, as ``baseline+scale``.
+
+    Logged advantages with a std to divide them by are no objective: a hybrid that takes one of the two from
+    each side would get weights that mean nothing, and a share of them.
+    """
+    for one, other in itertools.combinations(parts, 2):
+        mixed = hybrids(a, b, (one, other))[1:3]
+        if any(contradictory(objective) for objective in mixed):
+            rest = tuple(part for part in parts if part not in (one, other))
+            merged = (f"{one}{TIE}{other}", *rest)
+            return tied_parts(a, b, merged)
+    return parts
+
+
+def contradictory(objective: Objective) -> bool:
+    """Whether the fields of an objective contradict each other."""
+    try:
+        from_dict(objective.to_dict())
+    except BadObjective:
+        return True
+    return False
+
+
+def _names(parts: tuple[str, ...], mask: int) -> list[str]:
+    return [name for bit, part in enumerate(parts) if mask >> bit & 1 for name in part.split(TIE)]
 
 
 def coalition_sums(rows: RunRows, a: Objective, b: Objective, parts: tuple[str, ...]) -> Coalitions:

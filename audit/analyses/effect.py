@@ -7,7 +7,15 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from audit.analyses.coalitions import Coalitions, coalition_sums, distances, log_scales, shapley_matrix
+from audit.analyses.coalitions import (
+    TIE,
+    Coalitions,
+    coalition_sums,
+    distances,
+    log_scales,
+    shapley_matrix,
+    tied_parts,
+)
 from audit.errors import AuditError
 from audit.facts.declared import with_budget
 from audit.facts.rows import RunRows
@@ -23,6 +31,7 @@ class PartEffect(msgspec.Struct, frozen=True):
     """What one differing part contributes; the parts of an effect sum to the whole."""
 
     part: str
+    """Name of the part; parts that only make sense together are joined, as ``baseline+scale``."""
     change: str
     """The fields that differ, as 'kind group_std → none'."""
     distance: Estimate
@@ -102,7 +111,7 @@ def _compare(rows: RunRows, a: Objective, b: Objective) -> Comparison:
             absent = frozenset(rows.run.columns - {column})
             # What one side cannot carry is taken out of both, so that it cannot pass for a difference.
             a, b = _without(part, a, absent), _without(part, b, absent)
-    parts = differing_parts(a, b)
+    parts = tied_parts(a, b, differing_parts(a, b))
     ids = rows.table["prompt_id"].to_pylist()
     prompts = [ids[first] for first in np.unique(rows.prompt, return_index=True)[1]]
     coalitions = coalition_sums(rows, a, b, parts) if parts else None
@@ -113,10 +122,15 @@ def _compare(rows: RunRows, a: Objective, b: Objective) -> Comparison:
     return Comparison(
         run_id=rows.run.run_id,
         coalitions=coalitions,
-        changes=describe_changes(a, b),
+        changes=_changes(a, b, parts),
         not_compared=not_compared,
         prompts=prompts,
     )
+
+
+def _changes(a: Objective, b: Objective, parts: tuple[str, ...]) -> dict[str, str]:
+    alone = describe_changes(a, b)
+    return {part: "; ".join(alone[name] for name in part.split(TIE)) for part in parts}
 
 
 def describe_changes(a: Objective, b: Objective) -> dict[str, str]:

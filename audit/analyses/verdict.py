@@ -6,6 +6,7 @@ import math
 
 import msgspec
 
+from audit.analyses.coalitions import TIE
 from audit.analyses.effect import SAME_DIRECTION, ObjectiveEffect, PartEffect
 from audit.analyses.findings import Cause, Effect, finding
 from audit.analyses.infer import Inference
@@ -59,7 +60,7 @@ def decide(
         confidence = _confidence(inferred, declared=changes is not None)
         causes += [_cause_of(part, whole, confidence) for part in whole.parts if _matters(part, whole)]
         causes.sort(key=lambda cause: -(cause.share or 0.0))
-    measured = {part.part for effect in effects for part in effect.parts}
+    measured = {name for effect in effects for part in effect.parts for name in part.part.split(TIE)}
     for part, change in (changes or {}).items():
         if part not in measured:
             summary = f"{part} is declared to differ ({change}); these logs cannot say how much that moves."
@@ -108,6 +109,7 @@ def _certain(effect: Estimate) -> bool:
 
 def _cause_of(part: PartEffect, whole: ObjectiveEffect, confidence: float) -> Cause:
     factor = math.exp(part.log_scale.value or 0.0)
+    cause_id = f"objective.{part.part.split(TIE)[0]}"
     evidence = {
         "change": part.change,
         "distance": part.distance.value,
@@ -123,11 +125,17 @@ def _cause_of(part: PartEffect, whole: ObjectiveEffect, confidence: float) -> Ca
         )
         summary += f"weight vectors, and multiplies their size by {factor:.3g}."
         return Cause(
-            f"objective.{part.part}", share.value, share.low, share.high, confidence, summary, evidence
+            cause_id,
+            share.value,
+            share.low,
+            share.high,
+            confidence,
+            summary,
+            evidence,
         )
     summary = f"{part.part} ({part.change}) keeps the direction and multiplies the weights by {factor:.3g}"
     summary += ": the same as another learning rate, and nothing to an optimiser that normalises it away."
-    return Cause(f"objective.{part.part}", 0.0, None, None, confidence, summary, evidence)
+    return Cause(cause_id, 0.0, None, None, confidence, summary, evidence)
 
 
 def _confidence(inferred: tuple[Inference, Inference], *, declared: bool) -> float:

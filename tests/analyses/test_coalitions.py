@@ -12,10 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from synthetic import rollouts, write
 
-from audit.analyses.coalitions import coalition_sums, distances, hybrids, log_scales, shapley_matrix
+from audit.analyses.coalitions import (
+    coalition_sums,
+    contradictory,
+    distances,
+    hybrids,
+    log_scales,
+    shapley_matrix,
+    tied_parts,
+)
 from audit.facts.rows import RunRows
 from audit.facts.weigh import weigh
-from audit.objectives.catalogue import named
+from audit.objectives.catalogue import CATALOGUE, named
 from audit.objectives.objective import Aggregation, differing_parts
 
 
@@ -77,3 +85,14 @@ def test_a_constant_factor_changes_the_scale_and_not_the_direction(tmp_path) -> 
     totals = coalition_sums(rows, a, b, ("aggregation",)).sums.sum(axis=0)
     assert distances(totals, 2)[1] == pytest.approx(0.0, abs=1e-12)
     assert log_scales(totals, 2)[1] == pytest.approx(-math.log(4.0))
+
+
+@pytest.mark.parametrize("one", CATALOGUE)
+def test_no_hybrid_contradicts_itself(one: str) -> None:
+    for other in CATALOGUE:
+        a, b = named(one), named(other)
+        parts = tied_parts(a, b, differing_parts(a, b))
+        names = [name for part in parts for name in part.split("+")]
+        assert sorted(names) == sorted(differing_parts(a, b))
+        for objective in hybrids(a, b, parts):
+            assert not contradictory(objective)

@@ -38,11 +38,12 @@ def test_two_seeds_of_one_objective_have_no_cause(tmp_path) -> None:
         assert found.effects == []
 
 
-def test_parts_that_only_go_together_are_named_without_a_share(tmp_path) -> None:
+def test_a_baseline_and_the_scale_that_belongs_to_it_have_one_share(tmp_path) -> None:
     found = pair(tmp_path, "rloo", "pass_at_k")
-    assert {"objective.baseline", "objective.scale"} <= set(ids(found))
-    assert all(cause.share is None for cause in found.verdict.causes)
-    assert any("pass_at_k_std" in reason for reason in found.skipped)
+    (cause,) = [cause for cause in found.verdict.causes if cause.id == "objective.baseline"]
+    assert cause.share > 0
+    assert "pass_at_k_std" in cause.summary
+    assert "objective.scale" not in ids(found)
 
 
 def test_a_shaping_that_was_not_logged_leaves_the_rest_of_the_comparison(tmp_path) -> None:
@@ -220,3 +221,15 @@ def test_a_log_against_itself_is_the_same_log(tmp_path) -> None:
     found = explain(run, run)
     assert ids(found) == []
     assert "same log" in found.verdict.text
+
+
+def test_parts_that_only_make_sense_together_are_swapped_together(tmp_path) -> None:
+    rows = [with_advantages(rollouts(seed=s), standardised(0, 0.0)) for s in (1, 2)]
+    found = pair(tmp_path, "grpo", "ppo", *rows)
+    named_parts = [part.part for part in found.effects[-1].parts]
+    assert "baseline+scale" in named_parts
+    assert "scale" not in named_parts
+    # The advantages are the same whether logged or recomputed: the tie moves nothing.
+    (tie,) = [part for part in found.effects[-1].parts if part.part == "baseline+scale"]
+    assert tie.distance.value == pytest.approx(0.0, abs=1e-6)
+    assert not {"objective.baseline", "objective.scale"} & set(ids(found))
