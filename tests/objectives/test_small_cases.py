@@ -12,7 +12,7 @@ import torch
 from weight_cases import Row, responses_of, tokens_of
 
 from audit.errors import BadObjective
-from audit.objectives.corrections import Correction
+from audit.objectives.corrections import Correction, bounded
 from audit.objectives.objective import (
     KL,
     Aggregation,
@@ -239,3 +239,14 @@ def test_components_are_normalised_alone() -> None:
         scale=Scale(kind="group_std"),
     )
     assert made == pytest.approx([2**0.5 - 2.0, -(0.5**0.5) + 2.0, -(0.5**0.5)], rel=1e-14)
+
+
+@pytest.mark.parametrize(("weight", "kept"), [(0.97, False), (0.98, True), (1.02, True), (1.03, False)])
+@pytest.mark.parametrize("action", ["mask", "gate"])
+def test_a_window_ends_where_its_bounds_say(weight: float, kept: bool, action: str) -> None:
+    window = Correction(action=action, low=0.98 - 1e-12, high=1.02 + 1e-12)
+    inside = weight if action == "mask" else 1.0
+    found = bounded(torch.tensor([weight], dtype=torch.float64).log(), window)
+    assert found.item() == pytest.approx(inside if kept else 0.0)
+    truncated = bounded(torch.tensor([weight], dtype=torch.float64).log(), Correction(low=0.98, high=1.02))
+    assert truncated.item() == pytest.approx(min(max(weight, 0.98), 1.02))
