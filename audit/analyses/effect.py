@@ -19,7 +19,7 @@ from audit.analyses.coalitions import (
 from audit.errors import AuditError
 from audit.facts.declared import with_budget
 from audit.facts.rows import RunRows
-from audit.objectives.needs import needs, reduced
+from audit.objectives.needs import needs, without
 from audit.objectives.objective import Objective, differing_fields, differing_parts
 from audit.stats import Estimate, bootstrap, estimate
 
@@ -108,9 +108,8 @@ def _compare(rows: RunRows, a: Objective, b: Objective) -> Comparison:
     for column, part in (needs(a) | needs(b)).items():
         if column not in rows.run.columns:
             not_compared.append(f"{part} on {rows.run.run_id}: needs {column}")
-            absent = frozenset(rows.run.columns - {column})
             # What one side cannot carry is taken out of both, so that it cannot pass for a difference.
-            a, b = _without(part, a, absent), _without(part, b, absent)
+            a, b = without(a, part), without(b, part)
     parts = tied_parts(a, b, differing_parts(a, b))
     ids = rows.table["prompt_id"].to_pylist()
     prompts = [ids[first] for first in np.unique(rows.prompt, return_index=True)[1]]
@@ -148,15 +147,6 @@ def _value(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:g}"
     return "none" if value is None else str(value)
-
-
-def _without(part: str, objective: Objective, columns: frozenset[str]) -> Objective:
-    default = Objective()
-    if part == "kl":
-        return objective.replace(kl=default.kl)
-    if part == "ratio":
-        return objective.replace(ratio=default.ratio, clip=default.clip)
-    return reduced(objective, columns)[0]
 
 
 def _effect(comparisons: list[Comparison]) -> ObjectiveEffect:

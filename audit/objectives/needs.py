@@ -72,14 +72,20 @@ def reduced(objective: Objective, columns: Set[str]) -> tuple[Objective, list[Re
         columns = columns | {"advantage"}
     missing = [Reduction(part, column) for column, part in needs(objective).items() if column not in columns]
     for part in {reduction.part for reduction in missing}:
-        if part == "kl":
-            objective = objective.replace(kl=KL())
-        elif part == "ratio":
-            objective = objective.replace(ratio=Ratio(), clip=NoClip())
-        elif part == "aggregation":
-            scope = msgspec.structs.replace(objective.aggregation, scope="update")
-            objective = objective.replace(aggregation=scope)
-        elif part == "filter":
-            kept = msgspec.structs.replace(objective.filter, mask_truncated=False, top_entropy=1.0)
-            objective = objective.replace(filter=kept)
+        objective = without(objective, part)
     return objective, missing
+
+
+def without(objective: Objective, part: str) -> Objective:
+    """Return the objective with what it is reduced to where a log lacks the columns of ``part``."""
+    if part == "kl":
+        return objective.replace(kl=KL())
+    if part == "ratio":
+        return objective.replace(ratio=Ratio(), clip=NoClip())
+    if part == "aggregation" and objective.aggregation.scope == "micro_batch":
+        scope = msgspec.structs.replace(objective.aggregation, scope="update")
+        return objective.replace(aggregation=scope)
+    if part == "filter":
+        kept = msgspec.structs.replace(objective.filter, mask_truncated=False, top_entropy=1.0)
+        return objective.replace(filter=kept)
+    return objective
