@@ -27,6 +27,7 @@ from audit.objectives.dialects import (
     unsloth,
     verl,
 )
+from audit.objectives.dialects.blame import named
 from audit.objectives.dialects.config import version_read
 from audit.objectives.dialects.declared import Declared
 from audit.objectives.objective import from_dict
@@ -86,6 +87,21 @@ def from_framework(
     """
     if name.lower() not in DIALECTS:
         raise UnknownName.of("framework", name, DIALECTS)
+
+    def refusal(part: Mapping[str, Any]) -> str | None:
+        try:
+            _read(name, version, part, trainer)
+        except AuditError as error:
+            return str(error)
+        return None
+
+    try:
+        return _read(name, version, config, trainer)
+    except BadObjective as error:
+        raise BadObjective(named(str(error), config, refusal)) from None
+
+
+def _read(name: str, version: str, config: Mapping[str, Any], trainer: str | None) -> Declared:
     try:
         declared = DIALECTS[name.lower()](config, version, trainer)
         from_dict(declared.objective.to_dict(), where="config")

@@ -8,6 +8,7 @@ from typing import Any, Self, TypeVar
 
 from audit.errors import BadObjective, closest
 from audit.objectives.dialects.declared import Declared
+from audit.objectives.dialects.kinds import check_kinds
 from audit.objectives.dialects.tables import table
 from audit.objectives.objective import Objective, from_dict
 
@@ -44,6 +45,13 @@ class Options:
         Names, apart by spaces, of options that sound like one of an objective and are none.
     sections : tuple of str
         Where a key that nobody knows is worth reporting; by default at the top and beside known options.
+    mixed : tuple of str
+        Options that take several kinds of value.
+
+    Raises
+    ------
+    BadObjective
+        A value is of another kind than the default: a number, a switch, text or a list.
     """
 
     def __init__(
@@ -56,6 +64,7 @@ class Options:
         defaults: Mapping[str, Any],
         unrelated: str = "",
         sections: tuple[str, ...] | None = None,
+        mixed: tuple[str, ...] = (),
     ) -> None:
         self.framework = framework
         self.version = version
@@ -72,6 +81,7 @@ class Options:
         }
         for path, value in _walk("", nested(config), self._known):
             self._take(path, value)
+        check_kinds(framework, {key: self[key] for key in self._given}, defaults, mixed=mixed)
         if self._number(version) != self._number(read):
             self.notes.append(
                 f"{framework} was read at {read}: its options are assumed to hold in {version}."
@@ -86,6 +96,7 @@ class Options:
         version: str,
         *,
         sections: tuple[str, ...] | None = None,
+        mixed: tuple[str, ...] = (),
     ) -> Self:
         """Read with the defaults that were pinned in ``<data>_options.json``."""
         pinned = table(f"{data}_options")
@@ -97,6 +108,7 @@ class Options:
             defaults=pinned["defaults"],
             unrelated=" ".join(pinned["unrelated"]),
             sections=sections,
+            mixed=mixed,
         )
 
     def __getitem__(self, key: str) -> Any:

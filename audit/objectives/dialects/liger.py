@@ -20,6 +20,7 @@ from typing import Any, Literal
 
 from audit.errors import BadObjective, closest
 from audit.objectives.dialects.declared import Declared
+from audit.objectives.dialects.kinds import check_kinds
 from audit.objectives.dialects.tables import version_number
 from audit.objectives.dialects.trl_grpo import surrogate
 from audit.objectives.objective import KL, Aggregation, Baseline, LossKL, Objective, Ratio
@@ -79,6 +80,7 @@ def objective_from_config(config: Mapping[str, Any], version: str, trainer: str 
     notes = []
     if version_number(version, "Liger") != version_number(READ):
         notes.append(f"Liger was read at {READ}: its arguments are assumed to hold in {version}.")
+    check_kinds("Liger", config, DEFAULTS)
     full = {**DEFAULTS, **config}
     loss, level = full["loss_type"], full["importance_sampling_level"]
     aggregation = _aggregation(full)

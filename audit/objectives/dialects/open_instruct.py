@@ -49,7 +49,7 @@ def objective_from_config(config: Mapping[str, Any], version: str, trainer: str 
         An option that an objective cannot express.
     """
     del trainer
-    o = Options.pinned("open-instruct", "open_instruct", config, version)
+    o = Options.pinned("open-instruct", "open_instruct", config, version, mixed=("loss_denominator",))
     o.need_off(mask_truncated_completions="cut-off rows go before groups are cut, which shifts the groups")
     low, high = o["clip_lower"], o["clip_higher"]
     clips: dict[str, AnySurrogate] = {

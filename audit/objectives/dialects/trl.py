@@ -15,6 +15,7 @@ from audit.errors import UnknownName
 from audit.objectives.dialects.declared import Declared
 from audit.objectives.dialects.tables import version_number
 from audit.objectives.dialects.trl_config import (
+    check,
     complete,
     newest,
     of_other_versions,
@@ -70,6 +71,7 @@ def objective_from_config(config: Mapping[str, Any], version: str, trainer: str 
     foreign = of_other_versions(config, version, config_class)
     notes += [f"{key} is not an option of TRL {version}: it has no effect." for key in foreign]
     own = {key: value for key, value in config.items() if key not in foreign}
+    check(own, version, config_class)
     full = complete(own, version, config_class)
     if name == "gmpo" and "epsilon" not in config:
         full["epsilon"] = 0.4

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from audit.objectives.dialects.kinds import check_kinds
 from audit.objectives.dialects.tables import defaults_at, table
 
 _TABLE = "trl_defaults"
@@ -20,6 +21,12 @@ _TELLING = re.compile(
 # Options of transformers.TrainingArguments that were tabled while TRL gave them another default.
 _INHERITED = ("gradient_accumulation_steps", "per_device_train_batch_size")
 
+# Options without a tabled default, or with None, that are on or off.
+_SWITCHES = ("use_adaptive_entropy", "use_liger_kernel", "use_liger_loss")
+
+# A switch in old versions, a word in new ones, which take the switch too. The last is a number or bounds.
+_MIXED = ("scale_rewards", "reward_clip_range")
+
 
 def complete(config: Mapping[str, Any], version: str, config_class: str) -> dict[str, Any]:
     """Return ``config`` over the defaults that ``config_class`` had at ``version``.
@@ -31,6 +38,17 @@ def complete(config: Mapping[str, Any], version: str, config_class: str) -> dict
     """
     entries = table(_TABLE)[config_class]
     return {**defaults_at(entries, version, framework="TRL", what=config_class), **config}
+
+
+def check(config: Mapping[str, Any], version: str, config_class: str, framework: str = "TRL") -> None:
+    """Refuse values of another kind than the option takes at ``version``.
+
+    Raises
+    ------
+    BadObjective
+    """
+    kinds = dict.fromkeys(_SWITCHES, False) | complete({}, version, config_class)
+    check_kinds(framework, config, kinds, mixed=_MIXED)
 
 
 def of_other_versions(config: Mapping[str, Any], version: str, config_class: str) -> list[str]:

@@ -26,7 +26,7 @@ import msgspec
 from audit.errors import BadObjective, UnknownName
 from audit.objectives.dialects.declared import Declared
 from audit.objectives.dialects.tables import version_number
-from audit.objectives.dialects.trl_config import complete, unknown_options
+from audit.objectives.dialects.trl_config import check, complete, unknown_options
 from audit.objectives.dialects.trl_corrections import uses_vllm_correction
 from audit.objectives.dialects.trl_grpo import grpo
 from audit.objectives.dialects.verl_windows import rejection_window
@@ -97,6 +97,7 @@ def defaults_over(config: Mapping[str, Any]) -> dict[str, Any]:
         )
     if version_number(str(trl)) < (0, 20):
         raise BadObjective(f"Unsloth needs TRL 0.20.0 or newer, not {trl}.")
+    check(config, str(trl), "GRPOConfig", "Unsloth")
     loss = config.get("loss_type") or ("dapo" if version_number(str(trl)) >= (0, 22) else "bnpo")
     own: dict[str, Any] = {
         "gradient_accumulation_steps": 2,

@@ -64,7 +64,10 @@ def advantage(config: Mapping[str, Any], version: str) -> Advantage:
         return Advantage(Baseline(kind="group_mean", singleton="raw"), std)
     if name == "grpo_passk":
         return Advantage(Baseline(kind="runner_up"), std)
-    msg = f"verl's adv_estimator={name!r} is not expressible as an objective (a baseline per token place)."
+    msg = (
+        f"verl's algorithm.adv_estimator={name!r} is not expressible as an objective (a baseline per token "
+        "place)."
+    )
     raise BadObjective(msg)
 
 
@@ -84,7 +87,7 @@ def _gdpo(config: Mapping[str, Any], std: Scale) -> Advantage:
     keys = config.get("algorithm.gdpo_reward_keys")
     if not keys:
         raise BadObjective(
-            "verl's adv_estimator='gdpo' needs algorithm.gdpo_reward_keys, the reward components."
+            "verl's algorithm.adv_estimator='gdpo' needs algorithm.gdpo_reward_keys, the reward components."
         )
     weights = config.get("algorithm.gdpo_reward_weights") or [1.0] * len(keys)
     if len(weights) != len(keys):

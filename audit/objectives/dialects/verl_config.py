@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any
 
 from audit.errors import BadObjective, closest
+from audit.objectives.dialects.kinds import check_kinds
 from audit.objectives.dialects.tables import defaults_at, table, version_number
 
 Version = tuple[int, int, int]
@@ -21,6 +22,10 @@ _TELLING = re.compile(
     r"tis|veto|weights?)(?:[._]|$)"
 )
 _ELSEWHERE = re.compile(r"actor\.(?:optim|checkpoint|fsdp_config|megatron|profiler|qat|engine|veomni)[._]")
+# Options without a tabled default that are on or off.
+_SWITCHES = ("actor.use_dynamic_bsz", "actor.use_rollout_log_probs")
+# A number, or a window "low_high".
+_MIXED = ("algorithm.rollout_correction.rollout_is_threshold",)
 _PREFIX = re.compile(r"^\+{0,2}(?:actor_rollout_ref\.(?=(?:actor|rollout|ref|model)\.))?")
 
 
@@ -38,9 +43,11 @@ def complete(config: Mapping[str, Any], version: str) -> dict[str, Any]:
     Raises
     ------
     BadObjective
-        The version is not a version number, or older than those read.
+        The version is not a version number, or older than those read, or a value is of the wrong kind.
     """
-    return {**defaults_of(version), **config}
+    defaults = defaults_of(version)
+    check_kinds("verl", config, dict.fromkeys(_SWITCHES, False) | defaults, mixed=_MIXED)
+    return {**defaults, **config}
 
 
 def defaults_of(version: str) -> dict[str, Any]:
@@ -89,7 +96,7 @@ def require_since(kind: str, name: str, version: str) -> None:
     BadObjective
     """
     since: dict[str, str] = table(_TABLE)[kind]["since"]
-    what = {"estimators": "adv_estimator", "losses": "policy_loss.loss_mode"}[kind]
+    what = {"estimators": "algorithm.adv_estimator", "losses": "actor.policy_loss.loss_mode"}[kind]
     if name not in since:
         raise BadObjective(f"verl has no {what} {name!r}.{closest(name, since)}")
     if version_number(version) < version_number(since[name]):

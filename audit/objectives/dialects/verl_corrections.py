@@ -18,10 +18,12 @@ Read: verl/trainer/ppo/rollout_corr_helper.py, 0.6.0 mismatch_helper.py; core_al
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 from audit.errors import BadObjective
+from audit.objectives.dialects.blame import shown
 from audit.objectives.dialects.verl_aggregation import legacy_worker
 from audit.objectives.dialects.verl_config import Version
 from audit.objectives.dialects.verl_windows import rejection_window
@@ -108,17 +110,12 @@ def _weights(
 
 def _bounds(threshold: float | str, number: Version) -> tuple[float | None, float]:
     """A single upper bound, or "low_high"."""
-    low: float | None = None
-    try:
-        if isinstance(threshold, str) and "_" in threshold and number >= (0, 8):
-            first, second = threshold.split("_", 1)
-            low, high = float(first), float(second)
-        else:
-            high = _number(threshold)
-    except ValueError:
-        raise BadObjective(f"verl cannot read {_HERE}rollout_is_threshold={threshold!r}.") from None
-    if high <= 0 or (low is not None and not 0 < low <= high):
-        raise BadObjective(f"verl refuses {_HERE}rollout_is_threshold={threshold!r}.")
+    option = _HERE + "rollout_is_threshold"
+    if not (isinstance(threshold, str) and "_" in threshold and number >= (0, 8)):
+        return None, _number(option, threshold)
+    low, high = (_number(option, side) for side in threshold.split("_", 1))
+    if low > high:
+        raise BadObjective(f"verl's {option}={threshold!r}: low must not exceed high.")
     return low, high
 
 
@@ -164,10 +161,11 @@ def _rejection(
 def _window_of_0_7_0(config: Mapping[str, Any], level: str) -> tuple[Level, float, float]:
     if level not in _LEVELS:
         raise BadObjective(f"verl has no {_HERE}rollout_rs {level!r} in this version.")
-    high = config[_HERE + "rollout_rs_threshold"]
-    high = _number(config[_HERE + "rollout_is_threshold"] if high is None else high)
-    low = config[_HERE + "rollout_rs_threshold_lower"]
-    return _LEVELS[level], 1.0 / high if low is None else _number(low), high
+    own = config[_HERE + "rollout_rs_threshold"] is not None
+    upper = _HERE + ("rollout_rs_threshold" if own else "rollout_is_threshold")
+    lower = _HERE + "rollout_rs_threshold_lower"
+    high = _number(upper, config[upper])
+    return _LEVELS[level], 1.0 / high if config[lower] is None else _number(lower, config[lower]), high
 
 
 def _weights_of_0_6_0(config: Mapping[str, Any]) -> tuple[Correction, ...]:
@@ -183,22 +181,27 @@ def _weights_of_0_6_0(config: Mapping[str, Any]) -> tuple[Correction, ...]:
         raise BadObjective(msg)
     kind, action = config["algorithm.rollout_is_level"], config["algorithm.rollout_is_mode"]
     if kind not in _LEVELS or action not in ("truncate", "mask"):
-        raise BadObjective(f"verl 0.6.0 has no rollout_is_level {kind!r} with rollout_is_mode {action!r}.")
-    high = _number(threshold)
+        msg = (
+            f"verl 0.6.0 has no algorithm.rollout_is_level {kind!r} with "
+            f"algorithm.rollout_is_mode {action!r}."
+        )
+        raise BadObjective(msg)
+    high = _number("algorithm.rollout_is_threshold", threshold)
     if action == "truncate":
         return (Correction(action="truncate", level=_LEVELS[kind], high=high),)
-    low = config["algorithm.rollout_is_threshold_lower"]
-    low = 1.0 / high if low is None else _number(low)
+    lower = "algorithm.rollout_is_threshold_lower"
+    low = 1.0 / high if config[lower] is None else _number(lower, config[lower])
     return (Correction(action="mask", level=_LEVELS[kind], low=low, high=high),)
 
 
-def _number(value: Any) -> float:
+def _number(option: str, value: Any) -> float:
     try:
-        number = float(value)
-    except (TypeError, ValueError):
-        raise BadObjective(f"verl cannot read the rollout correction threshold {value!r}.") from None
-    if number <= 0:
-        raise BadObjective(f"verl refuses the rollout correction threshold {value!r}: it must be positive.")
+        # float() would read "1_0" as 10.
+        number = math.nan if isinstance(value, bool) or "_" in str(value) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if not 0.0 < number < math.inf:
+        raise BadObjective(f"verl's {option}={shown(value)} must be a positive number.")
     return number
 
 

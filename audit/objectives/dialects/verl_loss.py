@@ -99,7 +99,9 @@ def _vanilla(config: Mapping[str, Any], number: Version) -> PPOClip:
 def _dro(config: Mapping[str, Any]) -> Regression:
     beta = config.get("actor.policy_loss.dro_beta")
     if not beta or beta <= 0:
-        raise BadObjective("verl's loss_mode='dro' needs a positive actor.policy_loss.dro_beta.")
+        raise BadObjective(
+            "verl's actor.policy_loss.loss_mode='dro' needs a positive actor.policy_loss.dro_beta."
+        )
     return Regression(tau=float(beta))
 
 

@@ -121,7 +121,9 @@ def test_gae_takes_gamma_and_lambda() -> None:
 )
 def test_an_estimator_came_with_a_version(estimator: str, before: str, since: str) -> None:
     config = {"algorithm.adv_estimator": estimator}
-    with pytest.raises(BadObjective, match=f"has no adv_estimator {estimator!r}: it came with {since}"):
+    with pytest.raises(
+        BadObjective, match=f"has no algorithm.adv_estimator {estimator!r}: it came with {since}"
+    ):
         declared(config, before)
     declared(config, since)
 
@@ -268,12 +270,12 @@ def test_unknown_keys_are_reported_and_foreign_ones_said_to_do_nothing() -> None
         ({"algorithm.use_pf_ppo": True}, "algorithm.use_pf_ppo=True"),
         ({"algorithm.adv_estimator": "optimal_token_baseline"}, "adv_estimator='optimal_token_baseline'"),
         ({"algorithm.adv_estimator": "tir_optimal_token_baseline"}, "tir_optimal_token_baseline"),
-        ({"algorithm.adv_estimator": "grppo"}, "no adv_estimator 'grppo'. Did you mean 'grpo'"),
+        ({"algorithm.adv_estimator": "grppo"}, "no algorithm.adv_estimator 'grppo'. Did you mean 'grpo'"),
         (
             {"algorithm.adv_estimator": "reinforce_plus_plus", "algorithm.gamma": 0.9},
             "algorithm.gamma=0.9 with reinforce_plus_plus",
         ),
-        ({"actor_rollout_ref.actor.policy_loss.loss_mode": "sppo"}, "no policy_loss.loss_mode 'sppo'"),
+        ({"actor_rollout_ref.actor.policy_loss.loss_mode": "sppo"}, "no actor.policy_loss.loss_mode 'sppo'"),
     ],
 )
 def test_what_is_not_expressible_is_refused_by_name(config: dict[str, Any], match: str) -> None:

@@ -130,7 +130,9 @@ def test_dro_is_a_regression_and_needs_its_beta() -> None:
     ],
 )
 def test_a_policy_loss_came_with_a_version(mode: str, before: str, since: str) -> None:
-    with pytest.raises(BadObjective, match=f"has no policy_loss.loss_mode {mode!r}: it came with {since}"):
+    with pytest.raises(
+        BadObjective, match=f"has no actor.policy_loss.loss_mode {mode!r}: it came with {since}"
+    ):
         loss(mode, before)
     loss(mode, since)
 
