@@ -49,7 +49,7 @@ def dialect(
     if name is None:
         report.show_dialects() if not as_json else emit_json(report.dialects())
         return
-    settings, recorded = _read(config)
+    settings, recorded = _read(config, name)
     trainer = trainer or recorded
     if version is not None and before is None and after is None:
         declaration = report.declaration(name, version, settings, trainer)
@@ -62,13 +62,17 @@ def dialect(
         raise AuditError(msg)
 
 
-def _read(path: Path | None) -> tuple[dict[str, Any], str | None]:
+def _read(path: Path | None, name: str) -> tuple[dict[str, Any], str | None]:
     """Config in a JSON file, and the trainer that a run.json names.
 
     Raises
     ------
     BadObjective
+        The file holds no config, or that of another framework than ``name``.
+    UnknownName
     """
+    from audit.objectives.dialects import DIALECTS, same_framework
+
     if path is None:
         return {}, None
     if path.exists() and not path.is_file():
@@ -83,6 +87,15 @@ def _read(path: Path | None) -> tuple[dict[str, Any], str | None]:
         msg = f"{path}: a config is an object of options."
         raise BadObjective(msg)
     if isinstance(found.get("config"), dict) and isinstance(found.get("framework"), dict):
+        recorded = found["framework"].get("name")
+        if isinstance(recorded, str) and not same_framework(name, recorded):
+            known = (
+                f"rlaudit dialect {recorded.lower()} reads it"
+                if recorded.lower() in DIALECTS
+                else "it has no dialect"
+            )
+            msg = f"{path}: the run of another framework, {recorded!r}, not of {name}: {known}."
+            raise BadObjective(msg)
         trainer = found["framework"].get("trainer")
         return found["config"], trainer if isinstance(trainer, str) else None
     return found, None

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from rich.console import Console
 
-from audit.objectives.dialects import DIALECTS, defaults, from_framework, versions_read
+from audit.objectives.dialects import DIALECTS, defaults, from_framework, refused_defaults, versions_read
 from audit.objectives.objective import Objective, differing_fields, from_dict
 from audit.report import format as fmt
 from audit.report.consequences import consequence
@@ -98,15 +98,30 @@ def declaration(name: str, version: str, config: Mapping[str, Any], trainer: str
 def upgrade(name: str, before: str, after: str, config: Mapping[str, Any], trainer: str | None) -> Upgrade:
     """Read a config as two versions would, and compare.
 
+    A default that no objective expresses is left out of its side, with a note; a value of the config is not.
+
     Raises
     ------
     UnknownName, BadObjective
     """
-    a, b = declaration(name, before, config, trainer), declaration(name, after, config, trainer)
+    a, b = (_without_refused_defaults(name, version, config, trainer) for version in (before, after))
     names = (before, after)
     fields = differing_fields(_objective(a), _objective(b))
     differs = [Change(field, x, y, consequence(field, x, y, names)) for field, x, y in fields]
     return Upgrade(a, b, differs, _changed_defaults(name.lower(), before, after, config, trainer))
+
+
+def _without_refused_defaults(
+    name: str, version: str, config: Mapping[str, Any], trainer: str | None
+) -> Declaration:
+    refused = refused_defaults(name, version, config, trainer=trainer)
+    made = declaration(name, version, {**config, **{key: off for key, (_, off) in refused.items()}}, trainer)
+    made.notes[:0] = [
+        f"{key} is {fmt.setting(default)} by default in {made.framework} {version}. An objective cannot "
+        f"express it: it is left out here, as if it were {fmt.setting(off)}."
+        for key, (default, off) in refused.items()
+    ]
+    return made
 
 
 def show_dialects(console: Console | None = None) -> None:

@@ -130,3 +130,38 @@ def test_what_cannot_be_read_is_one_line(rlaudit, arguments: tuple[str, ...], sa
 def test_a_config_is_an_object(rlaudit, config) -> None:
     done = rlaudit("dialect", "trl", "--version", "1.16.0", "--config", config([1]))
     assert (done.code, "a config is an object of options" in done.err) == (2, True)
+
+
+def test_the_run_of_another_framework_is_refused_by_its_name(rlaudit, config) -> None:
+    file = config({"framework": {"name": "TRL", "version": "1.16.0"}, "config": {"beta": 0.1}})
+    wrong = rlaudit("dialect", "verl", "--version", "0.9.1", "--config", file)
+    assert wrong.code == 2
+    assert "'TRL', not of verl: rlaudit dialect trl reads it" in " ".join(wrong.err.split())
+    assert rlaudit("dialect", "trl", "--version", "1.16.0", "--config", file).code == 0
+    file = config({"framework": {"name": "tinker-cookbook"}, "config": {}})
+    assert rlaudit("dialect", "tinker", "--version", "0.6.1", "--config", file).code == 0
+    file = config({"framework": {"name": "own"}, "config": {}})
+    assert "it has no dialect" in " ".join(
+        rlaudit("dialect", "trl", "--version", "1.16.0", "--config", file).err.split()
+    )
+
+
+def test_an_upgrade_leaves_out_a_default_that_no_objective_expresses_and_says_so(rlaudit, config) -> None:
+    shown = rlaudit("dialect", "verl", "--from", "0.1", "--to", "0.9")
+    assert shown.code == 0
+    assert re.search(r"actor\.entropy_coeff +0\.001 +0$", shown.out, re.M)
+    said = " ".join(shown.out.split())
+    assert "actor.entropy_coeff is 0.001 by default in verl 0.1. An objective cannot express it" in said
+    assert "ratio.clamp" in said
+    given = rlaudit(
+        "dialect",
+        "verl",
+        "--from",
+        "0.1",
+        "--to",
+        "0.9",
+        "--config",
+        config({"actor": {"entropy_coeff": 0.01}}),
+    )
+    assert given.code == 2
+    assert "actor.entropy_coeff=0.01" in given.err

@@ -30,9 +30,19 @@ from audit.objectives.dialects import (
 from audit.objectives.dialects.blame import named
 from audit.objectives.dialects.config import version_read
 from audit.objectives.dialects.declared import Declared
+from audit.objectives.dialects.tables import is_version
 from audit.objectives.objective import from_dict
 
-__all__ = ["DIALECTS", "Declared", "Dialect", "defaults", "from_framework", "versions_read"]
+__all__ = [
+    "DIALECTS",
+    "Declared",
+    "Dialect",
+    "defaults",
+    "from_framework",
+    "refused_defaults",
+    "same_framework",
+    "versions_read",
+]
 
 
 class Dialect(Protocol):
@@ -88,6 +98,8 @@ def from_framework(
     if name.lower() not in DIALECTS:
         raise UnknownName.of("framework", name, DIALECTS)
 
+    _check_version(name, version)
+
     def refusal(part: Mapping[str, Any]) -> str | None:
         try:
             _read(name, version, part, trainer)
@@ -138,10 +150,53 @@ def defaults(
     UnknownName, BadObjective
     """
     module = _module(name)
+    _check_version(name, version)
     if not hasattr(module, "defaults"):
         return {}
     found: dict[str, Any] = module.defaults(config, version, trainer)
     return found
+
+
+def refused_defaults(
+    name: str, version: str, config: Mapping[str, Any], *, trainer: str | None = None
+) -> dict[str, tuple[Any, Any]]:
+    """Return the defaults of a version that no objective expresses and that ``config`` leaves open.
+
+    Returns
+    -------
+    dict
+        Option to (its default, the value that switches it off).
+
+    Raises
+    ------
+    UnknownName, BadObjective
+    """
+    tabled: dict[str, Any] = getattr(_module(name), "REFUSED_DEFAULTS", {})
+    left_open = defaults(name, version, config, trainer=trainer)
+    return {key: (left_open[key], off) for key, off in tabled.items() if left_open.get(key, off) != off}
+
+
+def same_framework(name: str, other: str) -> bool:
+    """Whether two names are of one framework (tinker, tinker-cookbook).
+
+    Raises
+    ------
+    UnknownName
+        ``name`` is no framework; ``other`` may be anything.
+    """
+    _module(name)
+    return name.lower() == other.lower() or DIALECTS[name.lower()] is DIALECTS.get(other.lower())
+
+
+def _check_version(name: str, version: str) -> None:
+    # A dialect that was read at one version assumes it for others, commits too; tables need a number.
+    commits = not hasattr(_module(name), "versions")
+    if is_version(version, commits=commits):
+        return
+    oldest, newest = versions_read(name)
+    what = "is neither a version number nor a commit" if commits else "is not a version number"
+    read = oldest if oldest == newest else f"{oldest} to {newest}"
+    raise BadObjective(f"{name} version {version!r} {what}. Read: {read}.")
 
 
 def _module(name: str) -> Any:

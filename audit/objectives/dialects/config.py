@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Self, TypeVar
 
 from audit.errors import BadObjective, closest
-from audit.objectives.dialects.declared import Declared
+from audit.objectives.dialects.declared import Declared, hints
 from audit.objectives.dialects.kinds import check_kinds
 from audit.objectives.dialects.tables import table
 from audit.objectives.objective import Objective, from_dict
@@ -115,6 +115,10 @@ class Options:
         """Value of an option: the config's, else the default."""
         return self._values[key]
 
+    def full(self, key: str) -> str:
+        """Dotted key of an option, for messages."""
+        return key
+
     def given(self, key: str) -> bool:
         """Whether the config sets an option."""
         return key in self._given
@@ -140,14 +144,14 @@ class Options:
         value = self[key]
         if value not in table:
             names = [str(name) for name in table]
-            msg = f"{self.framework} has no {key} {value!r}.{closest(str(value), names)}"
+            msg = f"{self.framework} has no {self.full(key)} {value!r}.{closest(str(value), names)}"
             raise BadObjective(f"{msg} Known: {', '.join(names)}.")
         return table[value]
 
     def refuse(self, key: str, why: str) -> BadObjective:
         """Error for an option that an objective cannot express."""
         return BadObjective(
-            f"{self.framework}'s {key}={self[key]!r} is not expressible as an objective: {why}."
+            f"{self.framework}'s {self.full(key)}={self[key]!r} is not expressible as an objective: {why}."
         )
 
     def need_off(self, **reasons: str) -> None:
@@ -172,11 +176,9 @@ class Options:
             A value has the wrong type or range.
         """
         checked = from_dict(objective.to_dict(), where=f"config of {self.framework}")
-        for key in self._unknown:
-            hint = closest(key.rpartition(".")[2], self._bare)
-            if hint:
-                self.notes.append(f"{self.framework} has no option {key!r} that was read.{hint}")
-        return Declared(checked, tuple(sorted(self._unknown)), (*self.notes, *notes))
+        unknown = tuple(sorted(self._unknown))
+        meant = hints(self.framework, unknown, self._bare)
+        return Declared(checked, unknown, (*self.notes, *meant, *notes))
 
     def _known(self, path: str) -> str | None:
         """Key of the option that stands at a path of the config."""

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from audit.errors import BadObjective, closest
-from audit.objectives.dialects.declared import Declared
+from audit.objectives.dialects.declared import Declared, hints
 from audit.objectives.dialects.kinds import check_kinds
 from audit.objectives.dialects.tables import version_number
 from audit.objectives.dialects.trl_grpo import surrogate
@@ -107,7 +107,7 @@ def objective_from_config(config: Mapping[str, Any], version: str, trainer: str 
         kl=KL(loss=LossKL(coefficient=full["beta"], gradient=gradient) if full["beta"] else None),
     )
     unknown = tuple(sorted(key for key in config if key not in DEFAULTS and key not in _UNRELATED))
-    return Declared(objective, unknown, tuple(notes))
+    return Declared(objective, unknown, (*notes, *hints("Liger", unknown, DEFAULTS)))
 
 
 def _aggregation(full: Mapping[str, Any]) -> Aggregation:

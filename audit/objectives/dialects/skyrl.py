@@ -41,7 +41,10 @@ _ROWS = Aggregation(kind="seq-mean-token-mean")
 
 class _Algorithm(Options):
     def __getitem__(self, key: str) -> Any:
-        return super().__getitem__(key if "." in key else f"{_A}{key}")
+        return super().__getitem__(self.full(key))
+
+    def full(self, key: str) -> str:
+        return key if "." in key else f"{_A}{key}"
 
 
 def objective_from_config(config: Mapping[str, Any], version: str, trainer: str | None = None) -> Declared:

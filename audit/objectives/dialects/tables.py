@@ -12,6 +12,16 @@ import msgspec
 
 from audit.errors import BadObjective
 
+_NUMBER = re.compile(
+    r"v?(\d{1,9})(?:\.(\d{1,9}))?(?:\.(\d{1,9}))?"
+    r"(?:\.\d{1,9})*"
+    r"(?:(?:a|b|c|rc|alpha|beta|dev|post|pre)\d*)?(?:[.+_-][A-Za-z0-9]+)*",
+    re.ASCII,
+)
+"""A version number: up to three places that count, and what a release adds (1.2.0rc1, 1.2.0.dev0+cu121)."""
+
+_COMMIT = re.compile(r"(?=.*\d)[0-9a-f]{7,40}|main|master|dev|nightly|HEAD")
+
 
 @cache
 def table(name: str) -> dict[str, Any]:
@@ -54,15 +64,20 @@ def defaults_at(
     return full
 
 
+def is_version(version: str, *, commits: bool) -> bool:
+    """Whether this is a version number or, with ``commits``, a commit or the branch that is worked on."""
+    return bool(_NUMBER.fullmatch(version) or (commits and _COMMIT.fullmatch(version)))
+
+
 def version_number(version: str, framework: str = "TRL") -> tuple[int, int, int]:
     """Return (major, minor, micro) of a version such as "1.16.0" or "1.10.0.dev0".
 
     Raises
     ------
     BadObjective
-        It does not start with a number.
+        It is none.
     """
-    match = re.match(r"v?(\d+)(?:\.(\d+))?(?:\.(\d+))?", version)
+    match = _NUMBER.fullmatch(version)
     if match is None:
         raise BadObjective(f"{framework} version {version!r} is not a version number.")
     major, minor, micro = (int(part or 0) for part in match.groups())

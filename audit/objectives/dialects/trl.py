@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from audit.errors import UnknownName
-from audit.objectives.dialects.declared import Declared
+from audit.objectives.dialects.declared import Declared, hints
 from audit.objectives.dialects.tables import version_number
 from audit.objectives.dialects.trl_config import (
     check,
@@ -20,6 +20,7 @@ from audit.objectives.dialects.trl_config import (
     newest,
     of_other_versions,
     oldest,
+    options,
     unknown_options,
 )
 from audit.objectives.dialects.trl_gmpo import gmpo
@@ -83,7 +84,8 @@ def objective_from_config(config: Mapping[str, Any], version: str, trainer: str 
     if full.get("sync_ref_model"):
         notes.append("The reference is not frozen (sync_ref_model): logp_ref is what each step used.")
     objective = build(full, number, notes)
-    return Declared(objective, unknown_options(config, config_class), tuple(notes))
+    unknown = unknown_options(config, config_class)
+    return Declared(objective, unknown, (*notes, *hints("TRL", unknown, options(config_class))))
 
 
 def inferred_trainer(config: Mapping[str, Any]) -> str:

@@ -61,10 +61,14 @@ def of_other_versions(config: Mapping[str, Any], version: str, config_class: str
 
 def unknown_options(config: Mapping[str, Any], config_class: str) -> tuple[str, ...]:
     """Return the keys of ``config`` that look like objective options but are not known, sorted."""
-    tabled = table(_TABLE)
-    known = {key for entry in tabled[config_class] for key in entry["set"]}
-    known.update(tabled["options"]["names"], tabled["unrelated"]["names"])
+    known = options(config_class) | set(table(_TABLE)["unrelated"]["names"])
     return tuple(sorted(key for key in config if key not in known and _TELLING.search(key)))
+
+
+def options(config_class: str) -> set[str]:
+    """Return the options of the objective that ``config_class`` has or had, and others of its tables."""
+    tabled = table(_TABLE)
+    return {key for entry in tabled[config_class] for key in entry["set"]} | set(tabled["options"]["names"])
 
 
 def newest() -> str:

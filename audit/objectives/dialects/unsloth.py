@@ -24,9 +24,9 @@ from typing import Any, Literal
 import msgspec
 
 from audit.errors import BadObjective, UnknownName
-from audit.objectives.dialects.declared import Declared
+from audit.objectives.dialects.declared import Declared, hints
 from audit.objectives.dialects.tables import version_number
-from audit.objectives.dialects.trl_config import check, complete, unknown_options
+from audit.objectives.dialects.trl_config import check, complete, options, unknown_options
 from audit.objectives.dialects.trl_corrections import uses_vllm_correction
 from audit.objectives.dialects.trl_grpo import grpo
 from audit.objectives.dialects.verl_windows import rejection_window
@@ -79,7 +79,8 @@ def objective_from_config(config: Mapping[str, Any], version: str, trainer: str 
     objective = made.replace(name=made.name.replace("trl-", "unsloth-", 1), kl=_clamped(made.kl, notes))
     objective = _corrected(objective, full, notes)
     unknown = tuple(key for key in unknown_options(config, "GRPOConfig") if key not in _OWN)
-    return Declared(objective, unknown, tuple(notes))
+    known = (*options("GRPOConfig"), *_OWN)
+    return Declared(objective, unknown, (*notes, *hints("Unsloth", unknown, known)))
 
 
 def defaults_over(config: Mapping[str, Any]) -> dict[str, Any]:

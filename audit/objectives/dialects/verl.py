@@ -21,7 +21,7 @@ import msgspec
 
 from audit.errors import BadObjective
 from audit.objectives.dialects import verl_config
-from audit.objectives.dialects.declared import Declared
+from audit.objectives.dialects.declared import Declared, hints
 from audit.objectives.dialects.tables import version_number
 from audit.objectives.dialects.verl_advantage import advantage
 from audit.objectives.dialects.verl_aggregation import kl_aggregation, legacy_worker, policy_aggregation
@@ -33,6 +33,9 @@ from audit.objectives.objective import Filter, Objective
 from audit.objectives.surrogates import NoClip
 
 NAME = "verl"
+
+REFUSED_DEFAULTS = {"actor.entropy_coeff": 0}
+"""Options whose default in some versions no objective expresses, and the value that switches them off."""
 
 _OVERLONG = ("overlong_buffer_cfg.", "overlong_buffer.")
 
@@ -71,7 +74,8 @@ def objective_from_config(config: Mapping[str, Any], version: str, trainer: str 
     _refuse(full)
     _note_clip_ratio(given, number, notes)
     objective = _objective(full, version, number, notes)
-    return Declared(objective, verl_config.unknown_options(given), tuple(notes))
+    unknown = verl_config.unknown_options(given)
+    return Declared(objective, unknown, (*notes, *hints("verl", unknown, verl_config.options())))
 
 
 def defaults(config: Mapping[str, Any], version: str, trainer: str | None = None) -> dict[str, Any]:

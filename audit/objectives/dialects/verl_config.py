@@ -103,6 +103,13 @@ def require_since(kind: str, name: str, version: str) -> None:
         raise BadObjective(f"verl {version} has no {what} {name!r}: it came with {since[name]}.")
 
 
+def options() -> frozenset[str]:
+    """Return the options of the objective in any version, and others of their tables, by flat key."""
+    read = table(_TABLE)
+    tabled = {key for entry in read["versions"] for key in entry["set"]}
+    return frozenset({*tabled, *read["options"]["names"]})
+
+
 def versions() -> tuple[str, str]:
     """Return the oldest and the newest version read."""
     tabled = table(_TABLE)
@@ -123,6 +130,4 @@ def _given(value: Any) -> bool:
 
 @cache
 def _known() -> frozenset[str]:
-    read = table(_TABLE)
-    tabled = {key for entry in read["versions"] for key in entry["set"]}
-    return frozenset({*tabled, *read["options"]["names"], *read["unrelated"]["names"]})
+    return options() | set(table(_TABLE)["unrelated"]["names"])

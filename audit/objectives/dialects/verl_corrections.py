@@ -126,7 +126,7 @@ def _rejection(
     if config.get(_HERE + "rollout_token_veto_threshold") is not None:
         veto = config[_HERE + "rollout_token_veto_threshold"]
         raise _not_expressible(
-            f"rollout_token_veto_threshold={veto}", "rows dropped for their least likely token"
+            f"rollout_token_veto_threshold={veto!r}", "rows dropped for their least likely token"
         )
     if options is None:
         return ()
@@ -137,7 +137,9 @@ def _rejection(
     else:
         windows = [
             (_RS_LEVELS[level], low, high)
-            for level, low, high in rejection_window(options, config[_HERE + "rollout_rs_threshold"])
+            for level, low, high in rejection_window(
+                options, config[_HERE + "rollout_rs_threshold"], where=_HERE
+            )
         ]
     legacy = legacy_worker(config, number)
     counted_before = not legacy and (
@@ -175,7 +177,7 @@ def _weights_of_0_6_0(config: Mapping[str, Any]) -> tuple[Correction, ...]:
     veto = config["algorithm.rollout_is_veto_threshold"]
     if veto is not None:
         msg = (
-            f"verl's algorithm.rollout_is_veto_threshold={veto} is not expressible as an objective (rows "
+            f"verl's algorithm.rollout_is_veto_threshold={veto!r} is not expressible as an objective (rows "
             "dropped for their least likely token)."
         )
         raise BadObjective(msg)

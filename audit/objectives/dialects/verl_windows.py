@@ -14,8 +14,15 @@ Window = tuple[str, float, float]
 """Level (token, seq_sum, seq_mean), lowest and highest ratio that is kept."""
 
 
-def rejection_window(options: str, thresholds: str | float | None) -> list[Window]:
+def rejection_window(options: str, thresholds: str | float | None, *, where: str = "") -> list[Window]:
     """Return the window of every comma-separated option.
+
+    Parameters
+    ----------
+    options, thresholds
+        Values of rollout_rs and rollout_rs_threshold.
+    where : str
+        What stands before these names in the config.
 
     Raises
     ------
@@ -24,10 +31,12 @@ def rejection_window(options: str, thresholds: str | float | None) -> list[Windo
     """
     named = list(dict.fromkeys(part.strip() for part in options.split(",") if part.strip()))
     if thresholds is None:
-        raise BadObjective(f"verl's rollout_rs={options!r} needs rollout_rs_threshold.")
+        raise BadObjective(f"verl's {where}rollout_rs={options!r} needs {where}rollout_rs_threshold.")
     specs = [part.strip() for part in str(thresholds).split(",") if part.strip()]
     if len(specs) not in (1, len(named)) or not named:
-        raise BadObjective(f"verl: {len(specs)} rollout_rs_threshold for {len(named)} rollout_rs options.")
+        raise BadObjective(
+            f"verl: {len(specs)} {where}rollout_rs_threshold for {len(named)} rollout_rs options."
+        )
     specs = specs * len(named) if len(specs) == 1 else specs
     return [_window(option, spec) for option, spec in zip(named, specs, strict=True)]
 

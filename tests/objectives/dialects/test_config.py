@@ -2,32 +2,22 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import Any
 
 import pytest
+from known_options import VERSIONS, needed
 from tiny_batch import batch, on_policy, weights
 
 from audit.errors import BadObjective
-from audit.objectives.dialects import DIALECTS, from_framework
+from audit.objectives.dialects import DIALECTS, defaults, from_framework, versions_read
 from audit.objectives.dialects.config import Options, bounds, nested
+from audit.objectives.dialects.tables import is_version
 from audit.objectives.objective import Objective, from_dict
 
 DEFAULTS: dict[str, Any] = {"loss.type": "ppo", "loss.clip": 0.2, "algo.type": "grpo", "algo.norm": None}
-VERSIONS = {
-    "openrlhf": "0.11.2",
-    "nemo-rl": "0.7.0",
-    "prime-rl": "0.8.0",
-    "slime": "0.3.1",
-    "miles": "0.3.1",
-    "skyrl": "0.3.0",
-    "areal": "1.0.4",
-    "open-instruct": "0.3.0",
-    "tinker": "0.6.1",
-    "tinker-cookbook": "0.6.1",
-    "oat": "0.2.3",
-    "roll": "0.3.0",
-}
+PINNED = [name for name in VERSIONS if name not in ("trl", "verl", "unsloth", "liger")]
 
 
 def read(config: dict[str, Any], version: str = "1.2.3", **how: Any) -> Options:
@@ -111,7 +101,7 @@ def test_values_of_the_wrong_type_are_one_line() -> None:
         from_framework("areal", "1.0.4", {"actor": {"reward_norm": "group"}})
 
 
-@pytest.mark.parametrize("name", VERSIONS)
+@pytest.mark.parametrize("name", PINNED)
 def test_every_dialect_names_its_sources_and_reads_an_empty_config(name: str) -> None:
     header = " ".join((sys.modules[DIALECTS[name].__module__].__doc__ or "").split())
     assert "Read: " in header
@@ -135,6 +125,58 @@ def test_a_mistyped_option_is_reported_with_the_closest() -> None:
     declared = from_framework("skyrl", "0.3.0", {"trainer": {"algorithm": {"kl_los_coef": 0.1}}})
     assert declared.unknown == ("trainer.algorithm.kl_los_coef",)
     assert any("kl_loss_coef" in note for note in declared.notes)
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "meant"),
+    [
+        ("trl", "vllm_importance_sampling_caps", "vllm_importance_sampling_cap"),
+        ("unsloth", "entropy_coeff", "entropy_coef"),
+        ("liger", "sapo_temperatur_pos", "sapo_temperature_pos"),
+        ("verl", "actor_rollout_ref.actor.kl_los_coef", "kl_loss_coef"),
+        ("openrlhf", "algo.kl.init_coeff_kl", "init_coef"),
+        ("nemo-rl", "loss_fn.ratio_clip_mn", "ratio_clip_min"),
+        ("prime-rl", "loss.dppo_mask_hi", "dppo_mask_high"),
+        ("slime", "kl_loss_coeff_", "kl_loss_coef"),
+        ("miles", "--kl-loss-coefs", "kl_loss_coef"),
+        ("areal", "actor.eps_clips", "eps_clip"),
+        ("open-instruct", "loss_denominators", "loss_denominator"),
+        ("tinker", "kl_penalty_coeff", "kl_penalty_coef"),
+        ("tinker-cookbook", "kl_penalty_coeff", "kl_penalty_coef"),
+        ("oat", "kl_penalty_coeff", "kl_penalty_coef"),
+        ("roll", "kl_loss_coeff", "kl_loss_coef"),
+    ],
+)
+def test_every_framework_reports_a_mistyped_option_with_the_closest(name: str, key: str, meant: str) -> None:
+    declared = from_framework(name, VERSIONS[name], needed(name) | {key: 0.1})
+    written = key.removeprefix("actor_rollout_ref.").lstrip("-").replace("-", "_")
+    assert declared.unknown == (written,)
+    assert any(f"no option {written!r}" in note and f"{meant!r}" in note for note in declared.notes)
+
+
+@pytest.mark.parametrize("name", VERSIONS)
+@pytest.mark.parametrize("version", ["abc", "1..2", "", "1.", "1.2 x", "latest", "v", "1.2.", "\u0661.2"])
+def test_what_is_no_version_is_refused_with_those_read(name: str, version: str) -> None:
+    newest = versions_read(name)[1]
+    with pytest.raises(BadObjective, match=rf"is n.*a version number.*Read: .*{re.escape(newest)}\.$"):
+        from_framework(name, version, needed(name))
+    with pytest.raises(BadObjective, match="a version number"):
+        defaults(name, version, needed(name))
+
+
+@pytest.mark.parametrize(
+    "version", ["1.2.0rc1", "v1.2", "1.2.0.dev0+cu121", "0.9.1-12-g3f4558c", "2026.10.9", "1.2.3.4"]
+)
+def test_versions_of_releases_and_builds_are_versions(version: str) -> None:
+    assert is_version(version, commits=False)
+
+
+def test_a_commit_is_a_version_where_one_version_was_read() -> None:
+    for version in ("3f4558c", "main", "559b447729a1c0de559b447729a1c0de559b4477"):
+        assert "was read at 0.8.0" in from_framework("prime-rl", version, {}).notes[0]
+    for name in ("trl", "verl", "liger"):
+        with pytest.raises(BadObjective, match="is not a version number"):
+            from_framework(name, "3f4558c", {})
 
 
 # Config of a group baseline without KL, and the advantage of a lone response of reward 0.5.

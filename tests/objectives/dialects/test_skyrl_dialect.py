@@ -170,7 +170,7 @@ def test_max_rl_divides_by_the_mean_plus_epsilon() -> None:
         ({A + "use_kl_in_reward": True}, "set use_kl_loss=false"),
         ({RED: "seq_mean_token_sum_norm"}, "max_seq_len"),
         ({EST: "reinforce++", A + "gamma": 0.9}, "gamma=0.9"),
-        ({EST: "grop"}, "no advantage_estimator 'grop'. Did you mean 'grpo'"),
+        ({EST: "grop"}, "no trainer.algorithm.advantage_estimator 'grop'. Did you mean 'grpo'"),
     ],
 )
 def test_what_an_objective_cannot_express_is_refused_by_name(config: dict[str, Any], named: str) -> None:

@@ -110,8 +110,12 @@ def test_k2_and_k3_over_a_response_are_refused_by_name(rule: str) -> None:
     [
         ("0.9.1", {"rollout_rs": "token_k4", "rollout_rs_threshold": 1}, "no rollout_rs 'token_k4'"),
         ("0.9.1", {"rollout_rs": "seq_max_k1", "rollout_rs_threshold": 1}, "no rollout_rs 'seq_max_k1'"),
-        ("0.9.1", {"rollout_rs": "token_k1"}, "needs rollout_rs_threshold"),
-        ("0.9.1", {"rollout_rs": "token_k1", "rollout_rs_threshold": "1,2"}, "2 rollout_rs_threshold for 1"),
+        ("0.9.1", {"rollout_rs": "token_k1"}, r"needs \S*rollout_rs_threshold"),
+        (
+            "0.9.1",
+            {"rollout_rs": "token_k1", "rollout_rs_threshold": "1,2"},
+            r"2 \S*rollout_rs_threshold for 1",
+        ),
         ("0.9.1", {"rollout_rs": "token_k1", "rollout_rs_threshold": "2_1"}, "low must not exceed high"),
         ("0.9.1", {"rollout_rs": "token_k3", "rollout_rs_threshold": "1_2"}, "cannot read"),
         ("0.9.1", {"rollout_is": "geometric"}, "no algorithm.rollout_correction.rollout_is 'geometric'"),

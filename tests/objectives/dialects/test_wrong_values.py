@@ -14,22 +14,32 @@ from known_options import CASES, VERSIONS, known, needed
 
 from audit.errors import BadObjective
 from audit.objectives.dialects import from_framework
+from audit.objectives.dialects.blame import shown
 from audit.objectives.objective import from_dict
 
 WRONG: list[Any] = [
-    *("wide", "", "0.5_5.0", "false", "nan", "a,b", "1e5"),
-    *(math.nan, math.inf, -math.inf, -1.0, 0, -1, 3, 1e308, -1e308, 10**400, 10**5000),
-    *(True, False, None),
-    *([], [1.0], ["a", None], [[]], [0.2, "x", {}]),
-    *({}, {"a": 1}, {"enabled": "yes"}, {"type": None, "filters": 3}),
+    *("wide", "", "0.5_5.0", "false"),
+    *(math.nan, -math.inf, -1.0, 1e308, 10**400, 10**5000),
+    *(True, None, [], ["a", None], {}, {"a": 1}),
 ]
-IDS = [f"{name}-{version}-{trainer}" for name, version, trainer in CASES]
+MORE_WRONG: list[Any] = [
+    *("nan", "a,b", "1e5", math.inf, 0, -1, 3, -1e308, False, [1.0], [[]], [0.2, "x", {}]),
+    *({"enabled": "yes"}, {"type": None, "filters": 3}),
+]
+ALONE = [
+    case for case in CASES if case[0] not in ("miles", "tinker-cookbook")
+]  # other names for slime, tinker
 
 
 def names_an_option(message: str, config: dict[str, Any]) -> bool:
     """Whether the full key of an option that was given, or its end, stands in the message."""
     leaves = {key.rpartition(".")[2] for key in config}
     return any(re.search(rf"(?<!\w){re.escape(leaf)}(?!\w)", message) for leaf in leaves)
+
+
+def _parts(value: Any) -> list[Any]:
+    """A value, and those of the options within it."""
+    return [value, *value.values()] if isinstance(value, dict) else [value]
 
 
 def read(name: str, version: str, trainer: str | None, config: dict[str, Any]) -> str | None:
@@ -43,7 +53,7 @@ def read(name: str, version: str, trainer: str | None, config: dict[str, Any]) -
     return None
 
 
-@pytest.mark.parametrize(("name", "version", "trainer"), CASES, ids=IDS)
+@pytest.mark.parametrize(("name", "version", "trainer"), ALONE, ids=str)
 def test_one_wrong_value(name: str, version: str, trainer: str | None) -> None:
     refused = 0
     plain = read(name, version, trainer, {})
@@ -51,7 +61,8 @@ def test_one_wrong_value(name: str, version: str, trainer: str | None) -> None:
         for value in WRONG:
             message = read(name, version, trainer, {key: value})
             if message is not None and message != plain:
-                assert names_an_option(message, {key: value}), (key, value, message)
+                assert key in message, (key, value, message)
+                assert any(shown(part)[:70] in message for part in _parts(value)), (key, value, message)
                 refused += 1
     assert refused > 20
 
@@ -64,7 +75,9 @@ def test_one_wrong_value_among_others(case: tuple[str, str, str | None], data: s
     config = data.draw(st.fixed_dictionaries({}, optional=right))
     plain = read(name, version, trainer, config)
     key = data.draw(st.sampled_from(sorted(options)))
-    config[key] = data.draw(st.sampled_from(WRONG) | st.recursive(st.text() | st.floats(), st.lists))
+    config[key] = data.draw(
+        st.sampled_from([*WRONG, *MORE_WRONG]) | st.recursive(st.text() | st.floats(), st.lists)
+    )
     message = read(name, version, trainer, config)
     if message is not None and message not in (plain, read(name, version, trainer, {})):
         assert names_an_option(message, config), message
