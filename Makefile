@@ -6,8 +6,9 @@ PIP_IN := python -m pip --disable-pip-version-check install --quiet -c constrain
 PIP    := $(BIN)/$(PIP_IN)
 INPUTS := pyproject.toml setup.py constraints.txt
 export HF_HUB_OFFLINE = 1
+FUZZ   ?= tests
 
-.PHONY: help demo test check sample-logs truth conformance docs clean
+.PHONY: help demo test fuzz check sample-logs truth conformance docs clean
 .DEFAULT_GOAL := help
 
 help:  ## List the targets
@@ -35,8 +36,14 @@ demo: $(VENV)/.installed  ## Install, explain two sample runs, write report.html
 	@echo "Two seeds of one config:  $(BIN)/rlaudit explain sample_logs/team/grpo-seed1 sample_logs/team/grpo-seed2"
 	@echo "All runs in the browser:  $(BIN)/rlaudit dashboard sample_logs/team"
 
-test: check  ## Install what the tests need and run all of them
-	$(BIN)/python -m pytest -n 2
+# The header of a run prints the seed of its order; `make test SEED=N` runs that order again.
+test: check  ## Install what the tests need and run all of them (SEED=N: in the order of that seed)
+	$(BIN)/python -m pytest -n 2 $(if $(SEED),--randomly-seed=$(SEED))
+
+# A failure prints a line that repeats it, and is drawn first in the next run (.hypothesis/).
+fuzz: $(VENV)/.installed-dev  ## Property tests with 20 times as many, new examples (FUZZ=tests/logs, SEED=N)
+	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -n 2 -m hypothesis \
+	    $(if $(SEED),--randomly-seed=$(SEED) --hypothesis-seed=$(SEED)) $(FUZZ)
 
 check: $(VENV)/.installed-dev  ## Lint, format, types
 	$(BIN)/ruff check

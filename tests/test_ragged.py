@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import torch
+from fuzz import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from audit.ragged import Layout, group_sum
 
 ragged = st.lists(st.lists(st.floats(-9, 9), max_size=5), max_size=7)
-quickly = settings(deadline=None, max_examples=100)
+quickly = settings(deadline=None, max_examples=examples(100))
 
 
 def layout_of(rows: list[list[float]]) -> tuple[Layout, torch.Tensor]:

@@ -27,14 +27,22 @@ def test_importing_the_package_and_its_command_line_imports_nothing_heavy() -> N
 
 @pytest.mark.parametrize("command", [(sys.executable, "-c", "import audit"), (*RLAUDIT, "--help")])
 def test_it_starts_in_half_a_second(command) -> None:
-    def seconds() -> float:
+    def seconds(*command: str) -> float:
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         assert run(*command).returncode == 0
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
-    # Processor time, and the least of several: the bound is on the program, not on its neighbours.
-    assert min(seconds() for _ in range(5)) < 0.5
+    # Processor time, and the least of several: the bound is on the program, not on its neighbours. Where the
+    # machine is so busy that the standard library alone takes longer than its usual tenth, it counts as one.
+    plain = (
+        sys.executable,
+        "-c",
+        "import asyncio, email, http.client, json, logging, unittest, xml.dom.minidom",
+    )
+    times = [(seconds(*command), seconds(*plain)) for _ in range(5)]
+    slowness = max(1.0, min(yardstick for _, yardstick in times) / 0.1)
+    assert min(own for own, _ in times) < 0.5 * slowness
 
 
 def test_a_pipe_gets_plain_text_of_utf8(runs) -> None:

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from fuzz import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from log_samples import assert_same_rows, columns, stream_table, view_table, write
@@ -311,7 +312,7 @@ def rollout_rows(draw):
     return rows
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(30), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(rollout_rows(), st.integers(1, 9), st.none() | st.integers(1, 3))
 def test_what_is_written_is_what_is_read(rows, tokens, rows_per_file):
     schema = arrow_schema()

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from fuzz import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -26,7 +27,7 @@ from audit.objectives.objective import (
     from_dict,
 )
 
-quickly = settings(deadline=None, max_examples=100)
+quickly = settings(deadline=None, max_examples=examples(100))
 
 MEAN = Objective(baseline=Baseline(kind="group_mean"))
 LOO = Objective(baseline=Baseline(kind="leave_one_out"))

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from fuzz import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from weight_cases import Row, responses_of, tokens_of
@@ -140,7 +141,7 @@ def test_no_responses_no_weights(name: str) -> None:
 
 
 @given(st.lists(st.integers(1, 30), min_size=2, max_size=10))
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 def test_dividing_by_the_own_length_shortens_right_answers_and_lengthens_wrong_ones(
     lengths: list[int],
 ) -> None:

@@ -6,6 +6,7 @@ import math
 
 import pytest
 import torch
+from fuzz import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from weight_cases import Row, responses_of, tokens_of
@@ -117,7 +118,7 @@ positive = st.floats(1e-6, 1e6)
     low=st.sampled_from([None, 0.2, 0.9]),
     high=st.sampled_from([-0.8, 0.2, 4.0]),
 )
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 def test_cispo_never_removes_a_token(ratio: float, advantage: float, low: float | None, high: float) -> None:
     if low is not None and 1 - low > 1 + high:
         low = None

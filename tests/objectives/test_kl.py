@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from fuzz import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from weight_cases import Row, responses_of, tokens_of
@@ -23,7 +24,7 @@ ESTIMATORS = ("k1", "k2", "k3")
 
 
 @given(st.lists(st.floats(-8, 8), min_size=1, max_size=9), st.sampled_from(ESTIMATORS))
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 def test_slope_is_the_derivative_of_the_value(differences: list[float], estimator: str) -> None:
     d = torch.tensor(differences, dtype=torch.float64, requires_grad=True)
     written_out = {"k1": d, "k2": d * d / 2, "k3": torch.exp(-d) - 1 + d}[estimator]

@@ -11,6 +11,7 @@ import oracle_loop
 import oracle_rewards
 import pytest
 import weight_strategies as some
+from fuzz import examples
 from hypothesis import HealthCheck, assume, event, given, settings
 from hypothesis import strategies as st
 from weight_cases import Row, responses_of, tokens_of
@@ -33,7 +34,7 @@ from audit.objectives.weights import effective_weights
 
 patiently = settings(
     deadline=None,
-    max_examples=60,
+    max_examples=examples(60),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
 )
 
@@ -73,7 +74,7 @@ def fitted(name: str) -> Objective:
 
 @pytest.mark.parametrize("name", sorted(CATALOGUE))
 @given(rows=some.batches())
-@settings(patiently, max_examples=10)
+@settings(patiently, max_examples=examples(10))
 def test_catalogue_agrees_with_both_oracles(name: str, rows: list[Row]) -> None:
     objective = fitted(name)
     if name != "remax":
@@ -86,7 +87,7 @@ def test_catalogue_agrees_with_both_oracles(name: str, rows: list[Row]) -> None:
 
 
 @given(rows=some.batches(), objective=any_.objectives(), greedy=st.booleans())
-@settings(patiently, max_examples=100)
+@settings(patiently, max_examples=examples(100))
 def test_any_composition_agrees_with_both_oracles(
     rows: list[Row], objective: Objective, greedy: bool
 ) -> None:
@@ -103,7 +104,7 @@ def test_any_composition_agrees_with_both_oracles(
 
 @pytest.mark.parametrize("level", ["token", "sequence", "sequence_token", "product"])
 @given(rows=some.batches(by_token=st.just(True)), objective=any_.objectives())
-@settings(patiently, max_examples=20)
+@settings(patiently, max_examples=examples(20))
 def test_advantages_of_tokens_meet_ratios_of_every_level(
     level: str, rows: list[Row], objective: Objective
 ) -> None:
@@ -121,7 +122,7 @@ def test_advantages_of_tokens_meet_ratios_of_every_level(
 
 
 @given(rows=some.batches(), objective=any_.objectives())
-@settings(patiently, max_examples=30)
+@settings(patiently, max_examples=examples(30))
 def test_the_order_of_responses_does_not_matter(rows: list[Row], objective: Objective) -> None:
     order = sorted(range(len(rows)), key=lambda i: hash((i * 2654435761) % 1009))
     assume(is_clear(rows, objective))
@@ -144,7 +145,7 @@ def test_the_order_of_responses_does_not_matter(rows: list[Row], objective: Obje
 
 
 @given(rows=some.batches(), objective=any_.objectives(), filling=st.sampled_from([0.0, -1.0, *some.POISON]))
-@settings(patiently, max_examples=30)
+@settings(patiently, max_examples=examples(30))
 def test_values_at_masked_tokens_never_reach_a_result(
     rows: list[Row], objective: Objective, filling: float
 ) -> None:
