@@ -8,7 +8,7 @@ INPUTS := pyproject.toml setup.py constraints.txt
 export HF_HUB_OFFLINE = 1
 FUZZ   ?= tests
 
-.PHONY: help demo test fuzz check sample-logs truth conformance docs clean
+.PHONY: help demo test fuzz check sample-logs truth conformance bench docs clean
 .DEFAULT_GOAL := help
 
 help:  ## List the targets
@@ -65,6 +65,9 @@ conformance: .venv-conformance/.installed  ## Compare weights with the framework
 	@.venv-conformance/bin/$(PIP_IN) -r tests/conformance/requirements.txt -e .
 	@.venv-conformance/bin/$(PIP_IN) --no-deps -r tests/conformance/requirements-no-deps.txt
 	@touch $@
+
+bench: $(VENV)/.installed-dev $(if $(QUICK),,.venv-conformance/.installed)  ## Measure speed and memory: docs/benchmarks.md (QUICK=1: small logs)
+	$(BIN)/python -m bench $(if $(QUICK),--quick)
 
 docs: $(VENV)/.installed-dev  ## Write schemas/*.schema.json, docs/objectives.md and the README's outputs again
 	$(BIN)/python -m audit.report.schemas

@@ -1,0 +1,1 @@
+"""How fast the audit is, measured: ``make bench`` writes docs/benchmarks.md."""

@@ -1,0 +1,52 @@
+"""A team directory: many runs of many small files, listed and summarised."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+from bench.logs import manifest, write_steps
+from bench.page import Section
+from bench.settings import Settings, rlaudit
+from bench.sizes import FOLDER, Size
+from bench.timing import interpreter_start, megabytes, net
+
+COLUMNS = ("`rlaudit summary DIR`", "time", "memory")
+
+
+def measure(settings: Settings) -> Section:
+    """Summarise the directory for the first time, then again."""
+    runs, files = settings.directory
+    team = make_team(runs, files)
+    start = interpreter_start().median
+    first = [rlaudit("summary", team)]
+    again = [rlaudit("summary", team) for _ in range(settings.repeats)]
+    section = Section(
+        "Team directory",
+        COLUMNS,
+        intro=f"{runs} runs of {files:,} small files each (8 responses a file).",
+    )
+    for name, measured in (("first time", first), (f"again, n = {settings.repeats}", again)):
+        section.rows.append([name, net(measured, start).text(), megabytes(measured)])
+    return section
+
+
+def make_team(runs: int, files: int, folder: Path = FOLDER) -> Path:
+    """Return a directory of ``runs`` runs with ``files`` files each; the files are hard links to one set.
+
+    Facts that an earlier measurement cached are removed.
+    """
+    team, one = folder / f"team-{runs}-{files}", folder / f"small-files-{files}"
+    size = Size(files * 8, files)
+    if not one.is_dir():
+        unfinished = one.with_name(f".{one.name}.{os.getpid()}")
+        write_steps(size, unfinished, range(files))
+        unfinished.rename(one)
+    shutil.rmtree(team, ignore_errors=True)
+    for number in range(runs):
+        run = team / f"run-{number:03d}"
+        shutil.copytree(one / "rollouts", run / "rollouts", copy_function=os.link)
+        (run / "run.json").write_text(json.dumps({**manifest(size), "run_id": run.name}), encoding="utf-8")
+    return team
