@@ -10,6 +10,7 @@ from typing import NamedTuple
 from audit.errors import AuditError
 from audit.importers import find_runs
 from audit.logs import Run
+from audit.logs.places import to_place
 
 Fingerprint = tuple[tuple[str, int, int], ...]
 """(path, size, mtime_ns) of every file of a run: equal as long as nothing was written."""
@@ -29,7 +30,7 @@ class Listed(NamedTuple):
 def directory(arguments: Sequence[str]) -> Path | None:
     """Return the directory given as ``-- --logs DIR``; it is chosen at the start and never in the page."""
     parser = argparse.ArgumentParser(add_help=False)
-    parser.add_argument("--logs", type=Path)
+    parser.add_argument("--logs", type=to_place)
     given: Path | None = parser.parse_known_args(arguments)[0].logs
     return given
 

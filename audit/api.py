@@ -15,6 +15,7 @@ from audit.facts.rows import RunRows
 from audit.facts.weigh import Written, write_weights
 from audit.importers import open_run
 from audit.logs import Run
+from audit.logs.places import to_place
 from audit.objectives.objective import Objective
 
 RunLike = Run | str | Path
@@ -28,7 +29,7 @@ def explain(a: RunLike, b: RunLike) -> _explain.Explanation:
 
 def summary(run: RunLike) -> Summary | DirectorySummary:
     """Summarise a run, or every run under a directory."""
-    return summarise(run) if isinstance(run, Run) else summarise_path(Path(run))
+    return summarise(run) if isinstance(run, Run) else summarise_path(to_place(run))
 
 
 def check(run: RunLike) -> _check.Check:

@@ -9,6 +9,7 @@ import msgspec
 from audit.analyses.summary import Skipped, Source, Summary, summarise
 from audit.errors import AuditError, BadLog
 from audit.importers import find_runs, open_run
+from audit.logs.places import is_directory
 from audit.stats import Estimate
 
 
@@ -49,7 +50,7 @@ def summarise_path(path: Path) -> Summary | DirectorySummary:
     BadLog
         Nothing is there, or no run under it can be read.
     """
-    if not path.is_dir():
+    if not is_directory(path):
         return summarise(open_run(path))
     entries = find_runs(path)
     if len(entries) <= 1 and (not entries or entries[0].path.resolve() == path.resolve()):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from audit.cli.options import DirectoryPath
 from audit.errors import BadLog
 
 
@@ -18,7 +18,7 @@ def register(app: typer.Typer) -> None:
 
 
 def dashboard(
-    directory: Annotated[Path, typer.Argument(help="The directory that holds the runs.")],
+    directory: DirectoryPath,
     port: Annotated[int, typer.Option(help="Port on 127.0.0.1.", min=1, max=65535)] = 8501,
     browser: Annotated[bool, typer.Option(help="Open a browser window.")] = True,
 ) -> None:
@@ -28,7 +28,9 @@ def dashboard(
     """
     from importlib.resources import files
 
-    if not directory.is_dir():
+    from audit.logs.places import is_directory
+
+    if not is_directory(directory):
         msg = f"{directory}: not a directory."
         raise BadLog(msg)
     script = files("audit.app") / "streamlit_app.py"

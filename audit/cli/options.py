@@ -15,10 +15,30 @@ if TYPE_CHECKING:
     from audit.facts.rows import RunRows
     from audit.objectives.objective import Objective
 
+
+def place(text: str) -> Path:
+    """Read an argument that is a local path or an address in object storage, of which a Path cuts a slash."""
+    from audit.logs.places import to_place
+
+    try:
+        return to_place(text)
+    except AuditError as error:
+        # Raised from here it would become a usage message of several lines.
+        from audit.cli import _fail
+
+        _fail(str(error))
+        raise
+
+
 RunPath = Annotated[
     Path,
-    typer.Argument(help="A run directory, one Parquet file, or a foreign log such as TRL's completions/."),
+    typer.Argument(
+        parser=place,
+        help="A run directory, one Parquet file, or a foreign log such as TRL's completions/; "
+        "on this machine, or s3://, gs://, az://.",
+    ),
 ]
+DirectoryPath = Annotated[Path, typer.Argument(parser=place, help="The directory that holds the runs.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON by the documented contract.")]
 ObjectiveOption = Annotated[
     str | None,

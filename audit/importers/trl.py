@@ -17,7 +17,6 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from audit.errors import BadLog
 from audit.importers.blocks import contiguous_blocks
@@ -25,6 +24,8 @@ from audit.importers.trl_rewards import TotalReward, total_reward
 from audit.logs import Manifest, Run, hash_prompt
 from audit.logs.files import RunFile, SkippedFile, check_file, numeric_order
 from audit.logs.manifest import Framework, read_manifest
+from audit.logs.parquet_part import open_parquet
+from audit.logs.places import real_path
 
 FORMAT = "trl"
 _NAME = re.compile(r"completions_\d+\.parquet")
@@ -53,9 +54,9 @@ def open_completions(path: Path) -> Run | None:
     files: list[RunFile] = []
     skipped: list[SkippedFile] = []
     repeated = 0
-    seen: dict[Path, str] = {}
+    seen: dict[str, str] = {}
     for file in listed:
-        first = seen.setdefault(file.resolve(), file.name)
+        first = seen.setdefault(real_path(file), file.name)
         if first != file.name:
             skipped.append(SkippedFile(file, f"same file as {first}"))
             continue
@@ -105,7 +106,8 @@ def _read(file: Path, skipped: list[SkippedFile]) -> pa.Table | None:
         skipped.append(checked)
         return None
     try:
-        table = pq.ParquetFile(file).read()
+        with open_parquet(file) as parquet:
+            table = parquet.read()
     except (pa.ArrowException, OSError) as error:
         skipped.append(SkippedFile(file, str(error).splitlines()[0]))
         return None

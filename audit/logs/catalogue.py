@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
@@ -13,16 +13,22 @@ import pyarrow as pa
 from audit.errors import AuditError, BadLog
 from audit.logs.files import (
     ROLLOUTS,
+    Identity,
     RunFile,
-    SkippedFile,
     check_file,
-    is_parquet_name,
     list_files,
     numeric_order,
+    why_not_parquet,
 )
+from audit.logs.footers import Footer, FooterIndex
 from audit.logs.manifest import FILE_NAME, Manifest, read_manifest
 from audit.logs.parquet_part import ParquetPart
+from audit.logs.places import answer, is_directory, is_remote, name_of, readable, real_path, to_place
 from audit.logs.run import Run, require_columns
+from audit.logs.walk import SkippedFile, is_parquet_name, walk_folders
+
+_REQUESTS = 16
+"""Footers that are asked of object storage at the same time."""
 
 FOREIGN_OPENERS: list[Callable[[Path], Run | None]] = []
 """Tried in turn on a path that is no native log; importers append to it.
@@ -46,7 +52,8 @@ def open_run(path: str | Path) -> Run:
     Parameters
     ----------
     path : str or Path
-        A directory with run.json or Parquet files below it, or one ``.parquet`` file.
+        A directory with run.json or Parquet files below it, or one ``.parquet`` file; on this machine, or in
+        object storage (:func:`audit.logs.places.to_place`).
 
     Raises
     ------
@@ -57,17 +64,18 @@ def open_run(path: str | Path) -> Run:
     BadManifest
         The run.json is not valid.
     """
-    path = Path(path)
-    if not path.exists():
-        msg = f"{path}: no such file or directory."
-        raise BadLog(msg)
-    try:
-        return _open_native(path)
-    except AuditError as error:
-        run = _open_foreign(path)
-        if run is None:
-            raise error from None
-        return run
+    path = to_place(path)
+    with readable(path):
+        if not answer(path, path.exists):
+            msg = f"{path}: no such file{', directory or bucket' if is_remote(path) else ' or directory'}."
+            raise BadLog(msg)
+        try:
+            return _open_native(path)
+        except AuditError as error:
+            run = _open_foreign(path)
+            if run is None:
+                raise error from None
+            return run
 
 
 def find_runs(root: str | Path) -> list[RunEntry]:
@@ -82,16 +90,17 @@ def find_runs(root: str | Path) -> list[RunEntry]:
     BadLog
         ``root`` is not a directory.
     """
-    root = Path(root)
-    if not root.is_dir():
-        msg = f"{root}: not a directory."
-        raise BadLog(msg)
+    root = to_place(root)
     entries = []
-    for folder, subfolders in _folders(root):
-        entry = _entry(folder)
-        if entry is not None:
-            entries.append(entry)
-            subfolders.clear()
+    with readable(root):
+        if not is_directory(root):
+            msg = f"{root}: not a directory."
+            raise BadLog(msg)
+        for folder, subfolders in _folders(root):
+            entry = _entry(folder)
+            if entry is not None:
+                entries.append(entry)
+                subfolders.clear()
     return sorted(entries, key=lambda entry: numeric_order(entry.path.as_posix()))
 
 
@@ -99,14 +108,14 @@ def is_run_directory(folder: Path) -> bool:
     """Tell whether the directory has a run.json, or Parquet files under ``rollouts/``."""
     if (folder / FILE_NAME).is_file():
         return True
-    return any(is_parquet_name(name) for _, _, names in os.walk(folder / ROLLOUTS) for name in names)
+    return any(is_parquet_name(name) for _, _, names in walk_folders(folder / ROLLOUTS) for name in names)
 
 
 def _entry(folder: Path) -> RunEntry | None:
     try:
         run = open_run(folder) if is_run_directory(folder) else _open_foreign(folder) or _open_loose(folder)
     except AuditError as error:
-        return RunEntry(folder, folder.resolve().name, error=error)
+        return RunEntry(folder, name_of(folder), error=error)
     return None if run is None else RunEntry(folder, run.run_id, run=run)
 
 
@@ -123,14 +132,14 @@ def _open_loose(folder: Path) -> Run | None:
 def _folders(root: Path) -> Iterator[tuple[Path, list[str]]]:
     """Walk down from ``root``; a consumer that clears the second item keeps the walk from going deeper."""
     visited: set[str] = set()
-    for folder, subfolders, _ in os.walk(root, followlinks=True):
-        real = os.path.realpath(folder)
+    for folder, subfolders, _ in walk_folders(root, followlinks=True):
+        real = real_path(folder)
         if real in visited:
             subfolders.clear()
             continue
         visited.add(real)
         subfolders[:] = sorted(name for name in subfolders if not name.startswith((".", "_")))
-        yield Path(folder), subfolders
+        yield folder, subfolders
 
 
 def _open_foreign(path: Path) -> Run | None:
@@ -152,22 +161,30 @@ def _open_native(path: Path) -> Run:
             listed = ", ".join(nested[:5]) + (", …" if len(nested) > 5 else "")
             msg = f"{path}: holds {len(nested)} run(s), not one: {listed}. Name one of them."
             raise BadLog(msg)
-    files, skipped = list_files(path)
-    return _open_files(path, read_manifest(path), files, skipped)
+    manifest, index = read_manifest(path), FooterIndex(path)
+    files, skipped = list_files(path, index.known)
+    return _open_files(path, manifest, files, skipped, index)
 
 
-def _open_files(path: Path, manifest: Manifest, files: list[RunFile], skipped: list[SkippedFile]) -> Run:
+def _open_files(
+    path: Path,
+    manifest: Manifest,
+    files: list[RunFile],
+    skipped: list[SkippedFile],
+    index: FooterIndex | None = None,
+) -> Run:
     parts: list[ParquetPart] = []
     strays: list[ParquetPart] = []
+    footers: list[tuple[RunFile, Footer]] = []
     skipped = list(skipped)
-    for file in files:
-        try:
-            part = ParquetPart(file)
-        except (pa.ArrowException, OSError) as error:
-            reason = "damaged footer" if file.unchanged() else "being written"
-            skipped.append(SkippedFile(file.path, f"{reason}: {str(error).splitlines()[0]}"))
-            continue
-        (strays if part.types.keys().isdisjoint(("step", "reward")) else parts).append(part)
+    for part in _read_footers(files, {} if index is None else index.known):
+        if isinstance(part, SkippedFile):
+            skipped.append(part)
+        else:
+            footers.append((part.file, part.footer))
+            (strays if part.types.keys().isdisjoint(("step", "reward")) else parts).append(part)
+    if index is not None:
+        index.save(footers)
     if not parts and not strays:
         counts = Counter(file.reason.split(":")[0] for file in skipped)
         why = ", ".join(f"{count} {reason}" for reason, count in counts.items())
@@ -181,7 +198,35 @@ def _open_files(path: Path, manifest: Manifest, files: list[RunFile], skipped: l
         parts=tuple(parts),
         files=tuple(part.file for part in parts),
         skipped=tuple(skipped),
+        footers=index,
     )
+
+
+def _read_footers(
+    files: list[RunFile], known: Mapping[Identity, Footer]
+) -> Iterable[ParquetPart | SkippedFile]:
+    def read(file: RunFile) -> ParquetPart | SkippedFile:
+        return _read_footer(file, known.get(file.identity))
+
+    if files and is_remote(files[0].path):
+        # Each footer is a request whose answer takes its time, however small it is.
+        with ThreadPoolExecutor(_REQUESTS) as pool:
+            return list(pool.map(read, files))
+    return map(read, files)
+
+
+def _read_footer(file: RunFile, known: Footer | None) -> ParquetPart | SkippedFile:
+    try:
+        return ParquetPart(file, known)
+    except AuditError:
+        raise
+    except (pa.ArrowException, OSError) as error:
+        with readable(file.path):
+            reason = why_not_parquet(file) if is_remote(file.path) else ""
+        if not reason:
+            reason = "damaged footer" if file.unchanged() else "being written"
+            reason = f"{reason}: {str(error).splitlines()[0]}"
+        return SkippedFile(file.path, reason)
 
 
 def _manifest_of_file(path: Path) -> Manifest:

@@ -10,56 +10,63 @@ import contextlib
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 import msgspec
 
-SUFFIX = ".parquet"
+from audit.logs.places import is_link, is_remote, open_binary, store_of
+from audit.logs.walk import SUFFIX, Found, SkippedFile, is_inside, is_parquet_name, object_version, walk
+
+__all__ = ["ROLLOUTS", "SUFFIX", "RunFile", "SkippedFile", "check_file", "is_parquet_name", "list_files"]
+
 ROLLOUTS = "rollouts"
+Identity = tuple[str, int, int]
+"""(name, size, mtime_ns) of a file of a run."""
 _MAGIC = b"PAR1"
 _SMALLEST = 12
 """Magic, footer length, magic: nothing shorter can be Parquet."""
-
-_NOT_ROLLOUTS = frozenset({"metrics"})
-_PARTIAL = re.compile(r"\.parquet\.(tmp|part|partial|inprogress|crswap)([-.].*)?$", re.IGNORECASE)
 
 
 class RunFile(msgspec.Struct, frozen=True):
     """A readable Parquet file of a run, as it was when the run was opened."""
 
-    path: Path
+    root: Path
+    """The run directory; of a single file the folder that it lies in."""
     name: str
     """Path relative to the run, with forward slashes."""
     size: int
     """Bytes."""
     mtime_ns: int
+    """Of an object in storage: :func:`audit.logs.walk.object_version`, which knows more than its time."""
+
+    @property
+    def path(self) -> Path:
+        """The file itself."""
+        return self.root / self.name
 
     @property
     def fingerprint(self) -> tuple[str, int, int]:
         """(path, size, mtime_ns): equal as long as the file has not been written to."""
         return (str(self.path), self.size, self.mtime_ns)
 
+    @property
+    def identity(self) -> Identity:
+        """(name, size, mtime_ns): the same for a run that was moved as a whole."""
+        return (self.name, self.size, self.mtime_ns)
+
     def unchanged(self) -> bool:
-        """Tell whether the file on disk is still the one that was opened."""
+        """Tell whether the file is still the one that was opened.
+
+        Raises
+        ------
+        Exception
+            Of a storage client, where the storage cannot be reached.
+        """
         try:
-            now = self.path.stat()
+            return _state(self.path) == (self.size, self.mtime_ns)
         except OSError:
             return False
-        return (now.st_size, now.st_mtime_ns) == (self.size, self.mtime_ns)
-
-
-class SkippedFile(msgspec.Struct, frozen=True):
-    """A file or folder that looks like part of the run and is not read."""
-
-    path: Path
-    reason: str
-    """``empty``, ``being written``, ``not Parquet``, ``damaged footer``, ``link leads outside the run``, …"""
-
-
-def is_parquet_name(name: str) -> bool:
-    """Tell whether a file of this name is meant to be read: ``*.parquet``, and not hidden."""
-    return name.lower().endswith(SUFFIX) and not name.startswith((".", "_"))
 
 
 def numeric_order(name: str) -> tuple[tuple[int, int, str], ...]:
@@ -67,34 +74,45 @@ def numeric_order(name: str) -> tuple[tuple[int, int, str], ...]:
     return tuple((0, int(t), t) if t.isdecimal() else (1, 0, t) for t in re.split(r"(\d+)", name) if t)
 
 
-def list_files(root: Path) -> tuple[list[RunFile], list[SkippedFile]]:
+def list_files(root: Path, known: Collection[Identity] = ()) -> tuple[list[RunFile], list[SkippedFile]]:
     """List the Parquet files of the run directory ``root``, in numeric-aware order of their names.
 
     Where ``root/rollouts`` holds any, only that folder is taken; otherwise everything below ``root`` except
     ``metrics/``. Hidden names (``.x``, ``_x``) are not part of a run; a writer's unfinished files are
     reported. Links are followed only inside ``root``; a file reached twice is taken once.
+
+    Parameters
+    ----------
+    known : collection of (name, size, mtime_ns)
+        Files whose footer has been read before, in order: they are not opened.
     """
     outside: list[SkippedFile] = []
     for top in (root / ROLLOUTS, root):
-        if not top.is_dir() or not _is_inside(top, os.path.realpath(root), outside):
+        if not is_remote(top) and not (top.is_dir() and is_inside(top, os.path.realpath(root), outside)):
             continue
         skipped: list[SkippedFile] = []
-        paths = sorted(_walk(top, root, skipped), key=lambda p: numeric_order(p.relative_to(root).as_posix()))
         files: list[RunFile] = []
         seen: dict[str, str] = {}
-        for path in paths:
-            checked = check_file(path, path.relative_to(root).as_posix())
-            real = os.path.realpath(path)
+        for found in _in_order(walk(top, root, skipped), known):
+            checked = _check(found, root, known)
             if isinstance(checked, SkippedFile):
                 skipped.append(checked)
-            elif real in seen:
-                skipped.append(SkippedFile(path, f"same file as {seen[real]}"))
+            elif found.real in seen:
+                skipped.append(SkippedFile(root / found.name, f"same file as {seen[found.real]}"))
             else:
-                seen[real] = checked.name
+                seen[found.real] = checked.name
                 files.append(checked)
         if files or skipped:
             return files, skipped
     return [], outside
+
+
+def _in_order(found: Iterable[Found], known: Collection[Identity]) -> list[Found]:
+    place = {name: at for at, (name, _, _) in enumerate(known)}
+    every = list(found)
+    if place and all(each.name in place for each in every):
+        return sorted(every, key=lambda each: place[each.name])
+    return sorted(every, key=lambda each: numeric_order(each.name))
 
 
 def check_file(path: Path, name: str) -> RunFile | SkippedFile:
@@ -104,71 +122,62 @@ def check_file(path: Path, name: str) -> RunFile | SkippedFile:
     its writer was killed.
     """
     try:
-        before = path.stat()
-        # Not opened before this is known: opening a pipe would wait for its writer.
-        if not stat.S_ISREG(before.st_mode):
+        if not is_remote(path) and not stat.S_ISREG(path.stat().st_mode):
+            # Not opened before this is known: opening a pipe would wait for its writer.
             return SkippedFile(path, "not a regular file")
-        head, tail = _both_ends(path)
-        after = path.stat()
+        size, version = _state(path)
     except FileNotFoundError:
-        return SkippedFile(path, "dangling link" if path.is_symlink() else "removed while the run was opened")
+        return SkippedFile(path, "dangling link" if is_link(path) else "removed while the run was opened")
     except OSError as error:
         return SkippedFile(path, f"unreadable: {error.strerror or error}")
-    changed = (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns)
-    reason = _why_not(before.st_size, head, tail, changed=changed)
-    return SkippedFile(path, reason) if reason else RunFile(path, name, before.st_size, before.st_mtime_ns)
+    return _check(Found(name, "", size, version), path.parents[name.count("/")], ())
 
 
-def _both_ends(path: Path) -> tuple[bytes, bytes]:
-    with path.open("rb") as file:
-        head = file.read(len(_MAGIC))
-        file.seek(max(0, file.seek(0, os.SEEK_END) - len(_MAGIC)))
-        return head, file.read(len(_MAGIC))
+def _check(found: Found, root: Path, known: Collection[Identity]) -> RunFile | SkippedFile:
+    file = RunFile(root, found.name, found.size, found.version)
+    if not found.problem and file.identity in known:
+        return file
+    # In storage each look is a request: there the footer is read at once, and a bad one explained.
+    reason = found.problem or (_too_short(file.size) if is_remote(root) else why_not_parquet(file))
+    return SkippedFile(file.path, reason) if reason else file
 
 
-def _why_not(size: int, head: bytes, tail: bytes, *, changed: bool) -> str:
-    if size == 0:
+def why_not_parquet(file: RunFile) -> str:
+    """Say why a file is no finished Parquet file, by the magic at both its ends; empty where it is one."""
+    path = file.path
+    try:
+        head, tail = _both_ends(path)
+        changed = _state(path) != (file.size, file.mtime_ns)
+    except FileNotFoundError:
+        return "dangling link" if is_link(path) else "removed while the run was opened"
+    except OSError as error:
+        return f"unreadable: {error.strerror or error}"
+    if file.size == 0:
         return "empty"
     if head != _MAGIC[: len(head)]:
         return "encrypted Parquet" if head == b"PARE" else "not Parquet"
-    return "being written" if changed or size < _SMALLEST or tail != _MAGIC else ""
+    return "being written" if changed or file.size < _SMALLEST or tail != _MAGIC else ""
 
 
-def _walk(top: Path, root: Path, skipped: list[SkippedFile]) -> Iterator[Path]:
-    inside = os.path.realpath(root)
-    visited: set[str] = set()
-
-    def unreadable(error: OSError) -> None:
-        skipped.append(SkippedFile(Path(error.filename), f"unreadable: {error.strerror}"))
-
-    for folder, subfolders, names in os.walk(top, onerror=unreadable, followlinks=True):
-        real = os.path.realpath(folder)
-        if real in visited:
-            subfolders.clear()
-            continue
-        visited.add(real)
-        here = Path(folder)
-        subfolders.sort()
-        for sub in list(subfolders):
-            hidden = sub.startswith((".", "_")) or (here == root and sub in _NOT_ROLLOUTS)
-            if hidden or not _is_inside(here / sub, inside, skipped):
-                subfolders.remove(sub)
-        for name in sorted(names):
-            path = here / name
-            if _PARTIAL.search(name):
-                skipped.append(SkippedFile(path, "being written"))
-            elif is_parquet_name(name) and _is_inside(path, inside, skipped):
-                yield path
+def _too_short(size: int) -> str:
+    return "" if size >= _SMALLEST else "being written" if size else "empty"
 
 
-def _is_inside(path: Path, inside: str, skipped: list[SkippedFile]) -> bool:
-    if not path.is_symlink():
-        return True
-    real = os.path.realpath(path)
-    if os.path.commonpath([inside, real]) == inside:
-        return True
-    skipped.append(SkippedFile(path, "link leads outside the run"))
-    return False
+def _state(path: Path) -> tuple[int, int]:
+    """Size and mtime_ns, or version, as they are now."""
+    if not is_remote(path):
+        now = path.stat()
+        return now.st_size, now.st_mtime_ns
+    system, name = store_of(path)
+    info = system.info(name)
+    return int(info["size"] or 0), object_version(info)
+
+
+def _both_ends(path: Path) -> tuple[bytes, bytes]:
+    with open_binary(path) if is_remote(path) else path.open("rb") as file:
+        head = file.read(len(_MAGIC))
+        file.seek(max(0, file.seek(0, os.SEEK_END) - len(_MAGIC)))
+        return head, file.read(len(_MAGIC))
 
 
 def sync(path: Path) -> None:

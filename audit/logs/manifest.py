@@ -12,6 +12,7 @@ import msgspec
 
 from audit.errors import BadManifest, closest
 from audit.logs.files import sync
+from audit.logs.places import is_link, is_remote, name_of
 
 SCHEMA = "rlaudit.run.v1"
 FILE_NAME = "run.json"
@@ -71,15 +72,15 @@ def read_manifest(directory: Path, *, run_id: str | None = None) -> Manifest:
         The file is not readable JSON, or a field has the wrong type or value.
     """
     path = directory / FILE_NAME
-    fallback = run_id or directory.resolve().name or "run"
+    fallback = run_id or name_of(directory) or "run"
     try:
         # Looked at before it is opened: opening a pipe would wait for its writer.
-        if not stat.S_ISREG(path.stat().st_mode):
+        if not is_remote(path) and not stat.S_ISREG(path.stat().st_mode):
             msg = f"{path}: is not a regular file."
             raise BadManifest(msg)
         text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
-        if path.is_symlink():
+        if is_link(path):
             msg = f"{path}: is a link to a file that does not exist."
             raise BadManifest(msg) from None
         return Manifest(run_id=fallback, declared=False)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from collections.abc import Iterable
 from pathlib import Path
 
 from audit.errors import AuditError
 from audit.logs.catalogue import is_run_directory
+from audit.logs.places import is_remote
 
 _FOREIGN = ("completions_*.parquet", "completions/completions_*.parquet")
 
@@ -30,8 +32,13 @@ def check_output(out: Path, endings: tuple[str, ...], inputs: Iterable[Path] = (
     Raises
     ------
     AuditError
-        A directory, a missing directory, another ending, a device or pipe, or a place inside a run.
+        A directory, a missing directory, another ending, a device or pipe, a place inside a run, or one in
+        object storage.
     """
+    # A Path has made one slash of two.
+    if is_remote(out) or (out.parts and out.parts[0].endswith(":") and not os.path.lexists(out.parts[0])):
+        msg = f"{out}: results are written to this machine only; name a local file."
+        raise AuditError(msg)
     if out.is_dir():
         msg = f"{out}: is a directory."
         raise AuditError(msg)
@@ -46,7 +53,7 @@ def check_output(out: Path, endings: tuple[str, ...], inputs: Iterable[Path] = (
         msg = f"{out}: is not a regular file."
         raise AuditError(msg)
     place = out.resolve()
-    folders = {path.resolve().parent for path in inputs}
+    folders = {path.resolve().parent for path in inputs if not is_remote(path)}
     inside = next((folder for folder in place.parents if is_run_directory(folder) or _foreign(folder)), None)
     if inside is None and place.parent in folders:
         inside = place.parent

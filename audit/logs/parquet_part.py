@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -12,19 +13,21 @@ import pyarrow.types as pt
 
 from audit.errors import BadLog
 from audit.logs.batching import MOST_ROWS, canonical_batch, split_by_tokens
-from audit.logs.canonical import check_type
 from audit.logs.files import RunFile
-from audit.schema import BY_NAME, TOKEN_LISTS
+from audit.logs.footers import Footer, kind_of
+from audit.logs.places import is_remote, open_binary, readable, why_unreadable
+from audit.schema import TOKEN_LISTS
 
 _MOST_BYTES = 128 * 2**20
 """Uncompressed bytes of one batch, about: bounds batches of long texts."""
+_ASK_TOKENS = 1_000_000
 
 
 class ParquetPart:
     """One Parquet file of a run."""
 
-    def __init__(self, file: RunFile) -> None:
-        """Read the footer.
+    def __init__(self, file: RunFile, footer: Footer | None = None) -> None:
+        """Read the footer, unless it is known from before.
 
         Raises
         ------
@@ -34,18 +37,16 @@ class ParquetPart:
             The footer cannot be read.
         """
         self.file = file
-        with pq.ParquetFile(file.path) as parquet:
-            schema, self._num_rows = parquet.schema_arrow, int(parquet.metadata.num_rows)
-        self.signature: str = schema.to_string(show_field_metadata=False, show_schema_metadata=False)
+        if footer is None:
+            with open_parquet(file.path) as parquet:
+                kind = kind_of(parquet.schema_arrow, str(file.path))
+                footer = Footer(kind, int(parquet.metadata.num_rows))
+        self.footer = footer
+
+    @property
+    def signature(self) -> str:
         """Names and types of all columns; equal for files that can be read in one scan."""
-        names = schema.names
-        self._unknown = tuple(name for name in names if name not in BY_NAME)
-        self._types = {name: schema.field(names.index(name)).type for name in names if name in BY_NAME}
-        for name, found in self._types.items():
-            if names.count(name) > 1:
-                msg = f"{file.path}: column '{name}' appears {names.count(name)} times."
-                raise BadLog(msg)
-            check_type(found, BY_NAME[name], str(file.path))
+        return self.footer.kind.signature
 
     @property
     def name(self) -> str:
@@ -55,34 +56,41 @@ class ParquetPart:
     @property
     def num_rows(self) -> int:
         """Number of responses."""
-        return self._num_rows
+        return self.footer.rows
 
     @property
     def types(self) -> Mapping[str, pa.DataType]:
         """Types, as found, of the schema columns that the file has."""
-        return self._types
+        return self.footer.kind.types
 
     @property
     def unknown(self) -> tuple[str, ...]:
         """Columns of the file that the schema does not know."""
-        return self._unknown
+        return self.footer.kind.unknown
 
     def holding(self, columns: frozenset[str]) -> frozenset[str]:
         """Return those of ``columns`` that hold a value: from the footer where it tells, else by reading."""
-        wanted = [name for name in self._types if name in columns]
-        if not wanted or not self._num_rows:
-            return frozenset()
+        wanted = [name for name in self.types if name in columns]
+        asked = [name for name in wanted if name not in self.footer.answers]
+        if asked and self.num_rows:
+            self.footer.answers = self.footer.answers | self._ask(asked)
+        return frozenset(name for name in wanted if self.footer.answers.get(name, False))
+
+    def _ask(self, wanted: list[str]) -> dict[str, bool]:
         with self._open() as parquet:
             chunks = _chunks(parquet.metadata)
             held = {name for name in wanted if any(_has_value(chunk) for chunk in chunks.get(name, ()))}
             # A list of empty lists has no leaf value and still says something: only the rows themselves tell.
             open_questions = [
-                n for n in wanted if n not in held and not _surely_null(chunks.get(n), self._types[n])
+                n for n in wanted if n not in held and not _surely_null(chunks.get(n), self.types[n])
             ]
-            if open_questions:
-                for batch in parquet.iter_batches(batch_size=MOST_ROWS, columns=open_questions):
+            try:
+                groups: Sequence[int] | None = None if open_questions else []
+                for batch in _read(parquet, open_questions, _ASK_TOKENS, groups):
                     held.update(n for n in open_questions if batch[n].null_count < batch.num_rows)
-        return frozenset(held)
+            except Exception as error:
+                raise self._unreadable(error, "cannot be read, the file is damaged") from None
+        return {name: name in held for name in wanted}
 
     def value_range(self, column: str) -> tuple[float, float] | None:
         """Return (smallest, largest) leaf value by the footer, or None where it does not tell."""
@@ -99,52 +107,104 @@ class ParquetPart:
                 return None
         return (min(low for low, _ in limits), max(high for _, high in limits)) if limits else (0.0, 0.0)
 
-    def batches(self, columns: Sequence[str], *, max_tokens: int) -> Iterator[pa.RecordBatch]:
+    def batches(
+        self, columns: Sequence[str], *, max_tokens: int, groups: Sequence[int] | None = None
+    ) -> Iterator[pa.RecordBatch]:
         """Yield canonical batches in row order.
+
+        Parameters
+        ----------
+        groups : sequence of int, optional
+            Only these row groups, decoded in the calling thread; default: all of them, with Arrow's threads.
 
         Raises
         ------
         BadLog
             The file is damaged, a value does not fit its column, or the file changed since it was opened.
         """
-        here = [name for name in columns if name in self._types]
+        here = [name for name in columns if name in self.types]
         where = str(self.file.path)
         self._refuse_if_changed()
         with self._open() as parquet:
-            found = _read(parquet, here, max_tokens)
+            found = _read(parquet, here, max_tokens, groups)
             while True:
                 try:
                     batch = next(found, None)
-                except (pa.ArrowException, OSError) as error:
-                    self._refuse_if_changed()
-                    msg = f"{where}: cannot be read, the file is damaged: {str(error).splitlines()[0]}"
-                    raise BadLog(msg) from None
+                except Exception as error:
+                    raise self._unreadable(error, "cannot be read, the file is damaged") from None
                 if batch is None:
                     break
                 yield from split_by_tokens(canonical_batch(batch, columns, where), max_tokens)
         self._refuse_if_changed()
 
+    def row_groups(self) -> list[int]:
+        """Tokens of each row group, by its longest token list; its rows where it has none."""
+        with self._open() as parquet:
+            metadata = parquet.metadata
+            found = []
+            for index in range(metadata.num_row_groups):
+                group = metadata.row_group(index)
+                chunks = (group.column(column) for column in range(group.num_columns))
+                lists = [int(chunk.num_values) for chunk in chunks if _top_level(chunk) in TOKEN_LISTS]
+                found.append(max(lists, default=int(group.num_rows)))
+        return found
+
     def _open(self) -> pq.ParquetFile:
         try:
-            return pq.ParquetFile(self.file.path)
-        except (pa.ArrowException, OSError) as error:
-            msg = f"{self.file.path}: cannot be opened any more: {str(error).splitlines()[0]}"
-            raise BadLog(msg) from None
+            parquet = open_parquet(self.file.path)
+        except Exception as error:
+            raise self._unreadable(error, "cannot be opened any more") from None
+        if parquet.metadata.num_rows != self.num_rows:
+            parquet.close()
+            raise self._changed()
+        return parquet
+
+    def _unreadable(self, error: Exception, what: str) -> Exception:
+        """Return the clear error for one of Parquet or of a storage client; others come back as they are."""
+        if isinstance(error, pa.ArrowException) or not is_remote(self.file.path):
+            if not isinstance(error, (pa.ArrowException, OSError)):
+                return error
+            self._refuse_if_changed()
+            return BadLog(f"{self.file.path}: {what}: {str(error).splitlines()[0]}")
+        self._refuse_if_changed()
+        return BadLog(f"{self.file.path}: {why_unreadable(error)}")
 
     def _refuse_if_changed(self) -> None:
-        if not self.file.unchanged():
-            msg = f"{self.file.path}: the file was changed after the run was opened; open the run again."
-            raise BadLog(msg)
+        with readable(self.file.path):
+            same = self.file.unchanged()
+        if not same:
+            raise self._changed()
+
+    def _changed(self) -> BadLog:
+        return BadLog(f"{self.file.path}: the file was changed after the run was opened; open the run again.")
 
 
-def _read(parquet: Any, here: list[str], max_tokens: int) -> Iterator[pa.RecordBatch]:
+def open_parquet(path: Path) -> pq.ParquetFile:
+    """Open a Parquet file: of this machine, or of object storage by requests for ranges of it."""
+    if is_remote(path):
+        source = open_binary(path)
+        try:
+            # The column chunks of a row group are asked for together, neighbours in one request.
+            return pq.ParquetFile(source, pre_buffer=True)
+        except BaseException:
+            source.close()
+            raise
+    # As it stands, Arrow would take the name of a folder 's3:' for an address.
+    return pq.ParquetFile(path.absolute())
+
+
+def _read(
+    parquet: Any, here: list[str], max_tokens: int, groups: Sequence[int] | None
+) -> Iterator[pa.RecordBatch]:
     """Read the columns ``here`` row group by row group, about ``max_tokens`` tokens at a time."""
     metadata = parquet.metadata
-    for group in range(metadata.num_row_groups):
+    for group in range(metadata.num_row_groups) if groups is None else groups:
         row_group = metadata.row_group(group)
         if here:
             size = _rows_at_a_time(row_group, here, max_tokens)
-            yield from parquet.iter_batches(batch_size=size, row_groups=[group], columns=here)
+            yield from parquet.iter_batches(
+                batch_size=size, row_groups=[group], columns=here, use_threads=groups is None
+            )
             continue
         for start in range(0, row_group.num_rows, MOST_ROWS):
             rows = min(MOST_ROWS, row_group.num_rows - start)

@@ -12,9 +12,12 @@ import pyarrow as pa
 
 from audit.errors import AuditError, MissingColumn, UnknownName
 from audit.logs.batching import batch_schema
-from audit.logs.files import RunFile, SkippedFile
+from audit.logs.files import RunFile
+from audit.logs.footers import FooterIndex
 from audit.logs.manifest import Manifest
+from audit.logs.parquet_part import ParquetPart
 from audit.logs.parts import Part, TablePart
+from audit.logs.walk import SkippedFile
 from audit.schema import BY_NAME, COLUMNS, REQUIRED, tier_of
 
 if TYPE_CHECKING:
@@ -46,6 +49,8 @@ class Run:
     """Rows of a foreign log that could not be turned into rows of the schema: reason → count."""
     notes: tuple[str, ...] = ()
     """What an importer had to assume."""
+    footers: FooterIndex | None = field(default=None, repr=False)
+    """Where what is known of the files is kept, for a native log."""
 
     @classmethod
     def from_table(
@@ -106,7 +111,10 @@ class Run:
         """Schema columns that hold at least one value."""
         held: frozenset[str] = frozenset()
         for part in self.parts:
-            held |= part.holding(frozenset(part.types) - held)
+            asked = frozenset(part.types) - held
+            held |= part.holding(asked) if asked else asked
+        if self.footers is not None:
+            self.footers.save([(p.file, p.footer) for p in self.parts if isinstance(p, ParquetPart)])
         return held
 
     @property

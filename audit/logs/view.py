@@ -23,6 +23,7 @@ from audit.logs.batching import batch_schema
 from audit.logs.canonical import is_list, plain_type
 from audit.logs.parquet_part import ParquetPart
 from audit.logs.parts import Part
+from audit.logs.places import is_remote
 from audit.schema import COLUMNS, Column
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ class _ArrowStream:
 
 def _direct_select(part: Part) -> tuple[str, str] | None:
     """Return (file schema, columns of a SELECT) if DuckDB reads the part exactly, else None."""
-    if not isinstance(part, ParquetPart):
+    if not isinstance(part, ParquetPart) or is_remote(part.file.root):
         return None
     lowered = [name.lower() for name in (*part.types, *part.unknown)]
     if len(set(lowered)) < len(lowered) or not _VIRTUAL.isdisjoint(lowered):
