@@ -1,0 +1,195 @@
+"""``rlaudit facts``: make the pass over tokens now, so that what comes later opens at once."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+
+from audit.cli.options import AsJson, emit_json
+from audit.errors import AuditError, BadLog
+
+if TYPE_CHECKING:
+    from audit.cli.facts_progress import Progress
+    from audit.facts.store import Engine
+    from audit.logs import Run
+
+
+class EngineName(enum.StrEnum):
+    """Where the pass runs."""
+
+    local = "local"
+    ray = "ray"
+
+
+class Device(enum.StrEnum):
+    """What it runs on."""
+
+    auto = "auto"
+    cpu = "cpu"
+    cuda = "cuda"
+
+
+class RunFacts(msgspec.Struct, frozen=True):
+    """What was done for one run."""
+
+    path: str
+    run_id: str
+    rows: int
+    tokens: int
+    """Tokens read now."""
+    files: int
+    computed: int
+    """Files that were read now; the facts of the others were stored."""
+    seconds: float
+    tokens_per_second: float | None
+    stored: str | None
+    """Folder that holds the facts; None: nowhere."""
+    not_stored: str
+    """Why not."""
+
+
+class BrokenRun(msgspec.Struct, frozen=True):
+    """A run that cannot be read, and why."""
+
+    path: str
+    error: str
+
+
+class FactsReport(msgspec.Struct, frozen=True):
+    """The contract of ``rlaudit facts --json``."""
+
+    runs: list[RunFacts]
+    broken: list[BrokenRun]
+    schema: str = "rlaudit.facts.v1"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verbs of this file."""
+    app.command()(facts)
+
+
+def facts(
+    paths: Annotated[list[str], typer.Argument(help="Runs, or directories of runs.", metavar="PATH...")],
+    engine: Annotated[
+        EngineName, typer.Option("--engine", help="This machine's cores, or a Ray cluster.")
+    ] = EngineName.local,
+    address: Annotated[
+        str | None, typer.Option("--address", help="Address of the Ray cluster; default: RAY_ADDRESS.")
+    ] = None,
+    device: Annotated[Device, typer.Option("--device", help="auto: a GPU where there is one.")] = Device.auto,
+    as_json: AsJson = False,
+) -> None:
+    """Make the pass over the tokens of runs and store per-response facts: what comes later opens at once.
+
+    Files whose facts are stored already are not read again; an interrupted pass goes on where it was.
+
+    Example: rlaudit facts sample_logs/team
+    """
+    from audit.cli.facts_progress import watching
+
+    if address is not None and engine is not EngineName.ray:
+        msg = "--address is of a Ray cluster: add --engine ray."
+        raise AuditError(msg)
+    done: list[RunFacts] = []
+    broken: list[BrokenRun] = []
+    with watching() as progress:
+        for path, run in _runs(paths):
+            try:
+                if isinstance(run, AuditError):
+                    raise run
+                found = _compute(run, engine, address, device, progress)
+            except AuditError as error:
+                broken.append(BrokenRun(path, str(error)))
+                progress.say(f"{path}: left out: {error}")
+                continue
+            done.append(found)
+            if not as_json:
+                progress.print(_line(found))
+    if not done:
+        raise BadLog(broken[0].error if len(broken) == 1 else f"none of {len(broken)} runs can be read.")
+    if as_json:
+        emit_json(FactsReport(done, broken))
+
+
+def _runs(paths: list[str]) -> Iterator[tuple[str, Run | AuditError]]:
+    """Open the runs that the paths mean; one that cannot be opened is yielded as its error."""
+    from pathlib import Path
+
+    from audit.importers import find_runs, open_run
+
+    for path in paths:
+        try:
+            yield path, open_run(path)
+        except AuditError as error:
+            entries = find_runs(path) if Path(path).is_dir() else []
+            if not entries or (len(entries) == 1 and entries[0].path.resolve() == Path(path).resolve()):
+                yield path, error
+            for entry in entries:
+                yield str(entry.path), entry.run or entry.error or error
+
+
+def _compute(
+    run: Run, engine: EngineName, address: str | None, device: Device, progress: Progress
+) -> RunFacts:
+    from audit.facts.run_facts import standard_facts
+    from audit.facts.store import request
+
+    progress.open(run.run_id)
+    table, account = request(
+        run,
+        standard_facts(run),
+        engine=_ray(address) if engine is EngineName.ray else None,
+        device=device.value,
+        progress=progress.advance,
+        watcher=progress,
+        in_order=True,
+    )
+    seconds = account.seconds
+    return RunFacts(
+        path=str(run.path),
+        run_id=run.run_id,
+        rows=table.num_rows,
+        tokens=progress.tokens,
+        files=account.files,
+        computed=account.computed,
+        seconds=seconds,
+        tokens_per_second=progress.tokens / seconds if progress.tokens else None,
+        stored=None if account.place is None else str(account.place),
+        not_stored=account.not_stored,
+    )
+
+
+def _ray(address: str | None) -> Engine:
+    from importlib import import_module
+
+    try:
+        compute = import_module("audit.facts.engines.ray").compute
+    except ImportError:
+        msg = "--engine ray needs Ray: pip install 'rlaudit[ray]'."
+        raise AuditError(msg) from None
+    return partial(compute, address=address)
+
+
+def _line(found: RunFacts) -> str:
+    from audit.report.format import count, plural, visible
+
+    speed = "" if found.tokens_per_second is None else f", {_short(found.tokens_per_second)} tokens/s"
+    why_not = found.not_stored or "the rows come from an importer, or RLAUDIT_CACHE is off"
+    stored = f"stored in {found.stored}" if found.stored else f"not stored: {why_not}"
+    return visible(
+        f"{found.run_id}: {plural(found.rows, 'response')}, {count(found.tokens)} tokens read; "
+        f"{plural(found.files, 'file')}: {found.computed} computed, {found.files - found.computed} reused; "
+        f"{found.seconds:.2f} s{speed}; {stored}"
+    )
+
+
+def _short(value: float) -> str:
+    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= size:
+            return f"{value / size:.3g} {unit}"
+    return f"{value:.0f}"
