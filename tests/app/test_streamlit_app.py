@@ -19,7 +19,7 @@ HOSTILE = "<img src=x onerror=alert(1)> **b** $x$ \x1b[2J"
 
 def page(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> AppTest:
     monkeypatch.setattr(sys, "argv", ["streamlit_app.py", *arguments])
-    at = AppTest.from_file(str(SCRIPT), default_timeout=60).run()
+    at = AppTest.from_file(str(SCRIPT), default_timeout=300).run()
     assert not at.exception
     return at
 

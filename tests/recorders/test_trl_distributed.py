@@ -39,7 +39,7 @@ def test_rows_of_two_processes_reproduce_the_gradient(start: Path, tmp_path: Pat
     here = Path(__file__).parent
     paths = os.pathsep.join([str(here), str(here.parents[1] / "sample_logs")])
     environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False, env=environment)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False, env=environment)
     assert done.returncode == 0, done.stderr[-3000:]
 
     rows = read_rows(tmp_path / "run")

@@ -27,7 +27,7 @@ from audit.objectives.dialects import (
     unsloth,
     verl,
 )
-from audit.objectives.dialects.blame import named
+from audit.objectives.dialects.blame import deeper_than, named
 from audit.objectives.dialects.config import version_read
 from audit.objectives.dialects.declared import Declared
 from audit.objectives.dialects.tables import is_version
@@ -43,6 +43,10 @@ __all__ = [
     "same_framework",
     "versions_read",
 ]
+
+
+_DEEPEST = 100
+"""Levels of a config; a hostile one may have more than a reader can follow."""
 
 
 class Dialect(Protocol):
@@ -99,6 +103,8 @@ def from_framework(
         raise UnknownName.of("framework", name, DIALECTS)
 
     _check_version(name, version)
+    if deeper_than(_DEEPEST, config):
+        raise BadObjective(f"config of {name} {version}: nested more than {_DEEPEST} levels deep.")
 
     def refusal(part: Mapping[str, Any]) -> str | None:
         try:

@@ -47,6 +47,21 @@ def named(message: str, config: Mapping[str, Any], read: Read) -> str:
     return f"{message} In the config: {listed}{more}."
 
 
+def deeper_than(levels: int, config: Mapping[str, Any]) -> bool:
+    """Whether mappings and lists stand within each other more often than that."""
+    level: list[Any] = [config]
+    for _ in range(levels):
+        level = [
+            inner
+            for outer in level
+            for inner in (outer.values() if isinstance(outer, Mapping) else outer)
+            if isinstance(inner, Mapping | list | tuple)
+        ]
+        if not level:
+            return False
+    return True
+
+
 def shown(value: Any) -> str:
     """Return a value for a message, cut to one short line."""
     try:

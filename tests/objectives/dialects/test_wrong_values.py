@@ -135,6 +135,15 @@ def test_a_refusal_that_names_no_option_of_the_user_gets_them() -> None:
         from_framework("verl", "0.6.1", config)
 
 
+@pytest.mark.parametrize("name", sorted(VERSIONS))
+def test_a_config_of_a_thousand_levels_is_one_line(name: str) -> None:
+    deep: Any = 1
+    for level in range(3000):
+        deep = [deep] if level % 2 else {"a": deep}
+    with pytest.raises(BadObjective, match="nested more than 100 levels deep"):
+        from_framework(name, VERSIONS[name], needed(name) | {"kl_ctrl": deep})
+
+
 def test_a_default_that_is_refused_is_not_laid_on_the_config() -> None:
     with pytest.raises(BadObjective, match="entropy_coeff") as refused:
         from_framework("verl", "0.3.0", {"actor.clip_ratio": 0.25})
