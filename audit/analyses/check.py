@@ -150,7 +150,7 @@ def _ratio(rows: RunRows, declared: Objective | None) -> list[Problem]:
     facts = rows.facts
     if facts is None or not {"logp_theta", "logp_old"} <= rows.run.columns:
         return []
-    largest = facts.log_ratio_max.numpy()
+    largest = facts["log_ratio_max"]
     first = rows.update == rows.update[rows.epoch == rows.epoch.min()].min()
     off = int((largest[first] > NOISE).sum())
     if declared is not None and declared.ratio.denominator == "sampler":

@@ -1,4 +1,4 @@
-"""Exact Shapley values over the parts in which two objectives differ, from one pass over tokens.
+"""Exact Shapley values over the parts in which two objectives differ.
 
 The weight vectors of all 2^k hybrids (some parts from A, the rest from B) are formed on the same tokens;
 their inner products with A's own weights are summed per prompt, and all else is a function of those sums.
@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import itertools
 import math
-import sys
 from dataclasses import dataclass
 
 import numpy as np
 
 from audit.errors import BadObjective
 from audit.facts.rows import RunRows
-from audit.facts.tokens import token_batches
-from audit.facts.weigh import coefficients_of
+from audit.facts.weight_sums import inner_products
 from audit.objectives.objective import Objective, from_dict
-from audit.objectives.weights import token_weights
 from audit.stats import cluster_sums
 
 
@@ -84,22 +81,10 @@ def _names(parts: tuple[str, ...], mask: int) -> list[str]:
 
 
 def coalition_sums(rows: RunRows, a: Objective, b: Objective, parts: tuple[str, ...]) -> Coalitions:
-    """Form the weights of every hybrid on the tokens of a run and sum their products per prompt."""
+    """Sum the products of the weights of every hybrid with A's and with themselves, per prompt."""
     objectives = hybrids(a, b, parts)
-    coefficients = [coefficients_of(rows, objective) for objective in objectives]
-    products = np.zeros((rows.num_rows, 2 * len(objectives)))
-    first = tokens_seen = 0
-    wide = any(objective.batch_wide for objective in objectives)
-    for tokens in token_batches(rows.run, max_tokens=sys.maxsize if wide else 1_000_000):
-        stop = first + tokens.layout.num_rows
-        base = None
-        for mask, objective in enumerate(objectives):
-            part = coefficients[mask].slice(first, stop)
-            weight = token_weights(tokens, part, objective).weight
-            base = weight if base is None else base
-            products[first:stop, mask] = tokens.layout.sum(weight * base).numpy()
-            products[first:stop, len(objectives) + mask] = tokens.layout.sum(weight.square()).numpy()
-        first, tokens_seen = stop, tokens_seen + int(tokens.mask.sum())
+    pairs = [(objectives[0], objective) for objective in objectives]
+    products = inner_products(rows, [*pairs, *((objective, objective) for objective in objectives)])
     finite = np.asarray(np.isfinite(products).all(axis=1))
     sums = cluster_sums(np.where(finite[:, None], products, 0.0), rows.prompt)
     left_out = int((~finite).sum())
@@ -108,7 +93,7 @@ def coalition_sums(rows: RunRows, a: Objective, b: Objective, parts: tuple[str, 
         dots=sums[:, : len(objectives)],
         squares=sums[:, len(objectives) :],
         responses=rows.num_rows - left_out,
-        tokens=tokens_seen,
+        tokens=0 if rows.facts is None else int(rows.facts["loss_tokens"].sum()),
         left_out=left_out,
     )
 

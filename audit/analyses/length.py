@@ -11,7 +11,8 @@ from audit.analyses.outcomes import correctness, first_pass
 from audit.errors import AuditError, MissingColumn
 from audit.facts.declared import with_budget
 from audit.facts.rows import RunRows
-from audit.facts.weigh import coefficients_of, weigh
+from audit.facts.weigh import coefficients_of
+from audit.facts.weight_sums import weight_sums
 from audit.objectives.catalogue import CATALOGUE, CORE
 from audit.objectives.needs import reduced
 from audit.objectives.objective import Objective
@@ -119,12 +120,8 @@ def _fit(rows: RunRows, objective: Objective) -> tuple[Objective, list[str]]:
 
 def _policy_per_token(rows: RunRows, objective: Objective) -> np.ndarray:
     """Mean policy weight over the loss tokens of each response, shape (R,); the KL term is left out."""
-    means = []
-    for batch in weigh(rows, objective):
-        layout = batch.tokens.layout
-        count = layout.sum(batch.tokens.mask.double()).clamp(min=1.0)
-        means.append((layout.sum(batch.weights.policy) / count).numpy())
-    made = np.concatenate(means) if means else np.zeros(0)
+    assert rows.facts is not None
+    made = weight_sums(rows, objective).policy / np.maximum(rows.facts["loss_tokens"], 1)
     return np.where(np.isfinite(made), made, np.nan)
 
 

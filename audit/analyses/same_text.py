@@ -10,6 +10,7 @@ import numpy as np
 from audit.analyses.findings import Cause, finding
 from audit.analyses.outcomes import first_pass
 from audit.facts.rows import RunRows
+from audit.facts.tokenpass.text_key import NO_TEXT
 
 TOLERANCE = 1e-6
 """Rewards closer than this are the same (float32 rounding)."""
@@ -88,18 +89,25 @@ def _reference(texts: tuple[Texts, Texts], shared: list[tuple[str, Any]]) -> lis
 
 def _texts(rows: RunRows) -> Texts:
     """Every scorable text of the first inner pass, by prompt and tokens (or text, where there are no ids)."""
-    text = "token_ids" if "token_ids" in rows.run.columns else "response"
-    columns = ["prompt_id", text, "reward", "logp_ref"]
-    use = first_pass(rows)
+    said, given = _said(rows)
+    reward, use = rows.numpy("reward"), first_pass(rows) & given
+    use &= ~np.isnan(reward)
+    prompts = rows.table["prompt_id"].to_pylist()
+    by_ref = "logp_ref" in rows.run.columns and rows.facts is not None
+    ref = rows.facts["logp_ref"] if by_ref and rows.facts is not None else np.full(rows.num_rows, np.nan)
     found: Texts = {}
-    row = 0
-    for batch in rows.run.batches(columns):
-        for prompt, said, reward, ref in zip(*(batch[name].to_pylist() for name in columns), strict=True):
-            row += 1
-            if not use[row - 1] or reward is None or said is None:
-                continue
-            entry = found.setdefault((prompt, said if isinstance(said, str) else tuple(said)), Said())
-            entry.rewards.append(reward)
-            if ref is not None:
-                entry.logp_ref = float(sum(ref))
+    for row in np.flatnonzero(use).tolist():
+        entry = found.setdefault((prompts[row], said[row]), Said())
+        entry.rewards.append(float(reward[row]))
+        if not np.isnan(ref[row]):
+            entry.logp_ref = float(ref[row])
     return found
+
+
+def _said(rows: RunRows) -> tuple[list[Any], np.ndarray]:
+    """What tells the texts apart, and which rows have one."""
+    if "token_ids" in rows.run.columns and rows.facts is not None:
+        keys = rows.facts["text_key"]
+        return keys.tolist(), keys != NO_TEXT
+    column = rows.run.responses(["response"])["response"]
+    return column.to_pylist(), np.asarray(column.is_valid().to_numpy(), dtype=bool)

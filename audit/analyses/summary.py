@@ -95,7 +95,7 @@ def summarise(run: Run) -> Summary:
         responses=rows.num_rows,
         groups=None if groups is None else int((groups.size > 0).sum()),
         steps=len(np.unique(rows.step)),
-        tokens=None if rows.facts is None else int(rows.facts.tokens.sum()),
+        tokens=None if rows.facts is None else int(rows.facts["tokens"].sum()),
         tier=run.tier,
         skipped=skipped,
         reward=mean_of(rows, rows.numpy("reward")),

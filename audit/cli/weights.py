@@ -47,7 +47,7 @@ def weights(
     for note in notes:
         typer.echo(f"note: {note}", err=True)
     source = "the log" if chosen.baseline.kind == "logged" else "the rewards"
-    tokens = 0 if rows.facts is None else int(rows.facts.tokens.sum())
+    tokens = 0 if rows.facts is None else int(rows.facts["tokens"].sum())
     typer.echo(
         f"{out}: {written.rows} rows, {tokens} tokens, objective {chosen.name}, advantages from {source}."
     )

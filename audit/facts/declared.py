@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import numpy as np
 
 from audit.errors import AuditError, BadManifest
-from audit.facts.rows import RunRows
 from audit.logs import Run
 from audit.objectives.catalogue import CATALOGUE, named
 from audit.objectives.dialects import from_framework
 from audit.objectives.objective import PARTS, Objective, differing_parts, from_dict
+
+if TYPE_CHECKING:
+    from audit.facts.rows import RunRows
 
 _BUDGETS = ("max_completion_length", "max_new_tokens", "max_tokens", "response_length", "max_response_length")
 

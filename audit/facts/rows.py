@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from audit.errors import BadLog, MissingColumn
-from audit.facts.token_facts import TokenFacts, token_facts
+from audit.facts.run_facts import RunFacts
 from audit.logs import Run
 from audit.objectives.batch import Responses
 from audit.objectives.needs import needs_groups
@@ -30,14 +30,14 @@ class RunRows:
 
     run: Run
     table: pa.Table
-    facts: TokenFacts | None
+    facts: RunFacts | None
     """None where the log has neither token lists nor lengths in tokens."""
 
     @classmethod
     def read(cls, run: Run, *, tokens: bool = True) -> RunRows:
-        """Read the scalar columns, and with ``tokens`` make one pass over the token lists."""
+        """Read the scalar columns; with ``tokens``, facts are read or computed as they are asked for."""
         table = run.responses(list(_COLUMNS))
-        return cls(run, table, token_facts(run) if tokens and has_tokens(run) else None)
+        return cls(run, table, RunFacts(run) if tokens and has_tokens(run) else None)
 
     @property
     def num_rows(self) -> int:
@@ -120,7 +120,7 @@ class RunRows:
     def length(self) -> np.ndarray:
         """Response length in tokens, float64, shape (R,); NaN where unknown."""
         if self.facts is not None:
-            return np.where(self.facts.logged.numpy(), self.facts.tokens.to(torch.float64).numpy(), np.nan)
+            return np.where(self.facts["logged"] == 1, self.facts["tokens"].astype(np.float64), np.nan)
         return self.numpy("length") if self.has("length") else np.full(self.num_rows, np.nan)
 
     @cached_property
@@ -143,7 +143,7 @@ class RunRows:
         NaN where not logged; None where no response has one.
         """
         if self.has("token_advantage") and self.facts is not None:
-            return self.facts.token_advantage.numpy()
+            return self.facts["token_advantage"]
         return self.numpy("advantage") if self.has("advantage") else None
 
     def responses(self, objective: Objective) -> Responses:
@@ -165,7 +165,7 @@ class RunRows:
         return Responses(
             reward=torch.from_numpy(self.numpy("reward")),
             length=size,
-            loss_tokens=facts.loss_tokens if facts is not None else size,
+            loss_tokens=facts.tensor("loss_tokens") if facts is not None else size,
             group=torch.from_numpy(self.sample),
             update=torch.from_numpy(self.update),
             generation_batch=torch.from_numpy(self._generation_batch()),
@@ -211,11 +211,10 @@ class RunRows:
                 column_of[row] = np.nan if value is None else value
         return {name: torch.from_numpy(values) for name, values in parts.items()}
 
-    def _reference_kl(self, facts: TokenFacts | None, kl: RewardKL | None) -> Tensor | None:
+    def _reference_kl(self, facts: RunFacts | None, kl: RewardKL | None) -> Tensor | None:
         if facts is None or kl is None or not {f"logp_{kl.policy}", "logp_ref"} <= self.run.columns:
             return None
-        summed: Tensor = getattr(facts, f"kl_{kl.policy}_ref_{kl.estimator}")
-        return summed
+        return facts.tensor(f"kl_{kl.policy}_ref_{kl.estimator}")
 
 
 def has_tokens(run: Run) -> bool:

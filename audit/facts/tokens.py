@@ -6,18 +6,16 @@ from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import torch
-from torch import Tensor
 
-from audit.errors import BadLog, MissingColumn
+from audit.errors import MissingColumn
+from audit.facts.tokenpass.lists import TOKEN_COLUMNS, list_mask, list_values, row_lengths
 from audit.logs import Run
 from audit.objectives.batch import Tokens
 from audit.ragged import Layout
 
 LOG_PROBS = ("logp_theta", "logp_old", "logp_ref", "logp_sampler")
 VALUES = (*LOG_PROBS, "token_advantage", "value", "entropy")
-TOKEN_COLUMNS = ("token_ids", "loss_mask", *VALUES)
 
 
 def token_batches(run: Run, *, max_tokens: int = 1_000_000) -> Iterator[Tokens]:
@@ -54,60 +52,14 @@ def to_tokens(batch: pa.RecordBatch, present: list[str], *, first_row: int = 0) 
     given = row_lengths(batch, present, first_row)
     lengths = np.maximum(given, 0)
     layout = Layout.from_lengths(torch.from_numpy(np.array(lengths)))
-    columns = {name: _values(batch[name], lengths) for name in present if name in VALUES}
-    if "loss_mask" in present:
-        mask = _mask(batch["loss_mask"], lengths)
-    else:
-        mask = torch.ones(layout.num_values, dtype=torch.bool)
+    # A copy: Arrow's memory is read-only, and torch wants to own what it wraps.
+    columns = {
+        name: torch.from_numpy(np.array(list_values(batch[name], lengths), dtype=np.float64))
+        for name in present
+        if name in VALUES
+    }
+    given_mask = list_mask(batch["loss_mask"], lengths) if "loss_mask" in present else None
+    mask = torch.ones(layout.num_values, dtype=torch.bool)
+    if given_mask is not None:
+        mask = torch.from_numpy(np.array(given_mask))
     return Tokens(layout=layout, mask=mask, logged=torch.from_numpy(given >= 0), **columns)
-
-
-def row_lengths(batch: pa.RecordBatch, present: list[str], first_row: int) -> np.ndarray:
-    """Tokens of each response by its token lists, else by its length; int64, shape (R,); -1 where not logged.
-
-    Raises
-    ------
-    BadLog
-        The token lists of a row have different lengths.
-    """
-    found: np.ndarray | None = None
-    for name in present:
-        size = pc.list_value_length(batch[name])
-        known = np.asarray(pc.fill_null(size, -1).to_numpy(zero_copy_only=False), dtype=np.int64)
-        if found is None:
-            found = known
-            continue
-        clash = (found >= 0) & (known >= 0) & (found != known)
-        if clash.any():
-            at = int(np.flatnonzero(clash)[0])
-            msg = (
-                f"row {first_row + at}: {name} has {known[at]} tokens, another token list {found[at]}; "
-                "all token lists of a row must have one length (rlaudit check lists every such row)."
-            )
-            raise BadLog(msg)
-        found = np.where(found < 0, known, found)
-    if "length" in batch.schema.names:
-        length = np.asarray(pc.fill_null(batch["length"], -1).to_numpy(zero_copy_only=False), dtype=np.int64)
-        found = length if found is None else np.where(found < 0, length, found)
-    assert found is not None
-    return np.asarray(found)
-
-
-def _values(column: pa.Array, lengths: np.ndarray) -> Tensor:
-    flat = column.flatten()
-    values = np.asarray(flat.to_numpy(zero_copy_only=False), dtype=np.float64)
-    if column.null_count == 0:
-        return torch.from_numpy(np.array(values, copy=True))
-    filled = np.full(int(lengths.sum()), np.nan)
-    filled[np.repeat(~np.asarray(column.is_null()), lengths)] = values
-    return torch.from_numpy(filled)
-
-
-def _mask(column: pa.Array, lengths: np.ndarray) -> Tensor:
-    flat = column.flatten()
-    values = np.asarray(pc.fill_null(flat, True).to_numpy(zero_copy_only=False), dtype=bool)
-    if column.null_count == 0:
-        return torch.from_numpy(np.array(values, copy=True))
-    filled = np.ones(int(lengths.sum()), dtype=bool)
-    filled[np.repeat(~np.asarray(column.is_null()), lengths)] = values
-    return torch.from_numpy(filled)

@@ -15,10 +15,18 @@ import pyarrow.parquet as pq
 import torch
 
 from audit.facts.rows import RunRows
+from audit.facts.tokenpass.factor_facts import counted
+from audit.facts.tokenpass.factors import factors_of
 from audit.facts.tokens import token_batches
 from audit.logs.output import check_output
 from audit.objectives.batch import Tokens
-from audit.objectives.coefficients import Coefficients, needs_token_pass, row_coefficients, token_pass
+from audit.objectives.coefficients import (
+    Coefficients,
+    decided_by_token,
+    needs_token_pass,
+    row_coefficients,
+    token_pass,
+)
 from audit.objectives.objective import Baseline, Objective, Scale
 from audit.objectives.weights import TokenWeights, after_token_pass, token_weights
 
@@ -39,6 +47,8 @@ def coefficients_of(rows: RunRows, objective: Objective) -> Coefficients:
     coefficients = row_coefficients(responses, objective)
     if not needs_token_pass(objective):
         return coefficients
+    if (counted := _counted(rows, objective, coefficients)) is not None:
+        return row_coefficients(responses, objective, denominator_tokens=counted)
     counts, moments = [], []
     first = 0
     for tokens in token_batches(rows.run):
@@ -48,6 +58,17 @@ def coefficients_of(rows: RunRows, objective: Objective) -> Coefficients:
         moments.append(moment)
         first += tokens.layout.num_rows
     return after_token_pass(responses, objective, torch.cat(counts), torch.cat(moments))
+
+
+def _counted(rows: RunRows, objective: Objective, coefficients: Coefficients) -> torch.Tensor | None:
+    """Loss tokens that the corrections leave in the normaliser, from facts; None where those do not tell."""
+    factors = factors_of(objective, token_advantages=rows.has("token_advantage"))
+    if rows.facts is None or factors is None or decided_by_token(objective):
+        return None
+    negative = coefficients.advantage < 0
+    by_sign = [rows.facts.tensor(counted(factor).name) for factor in (factors.positive, factors.negative)]
+    found = torch.where(negative, by_sign[1], by_sign[0])
+    return torch.where(coefficients.masked, 0.0, found).nan_to_num().to(torch.int64)
 
 
 def as_applied(rows: RunRows, objective: Objective) -> Objective:

@@ -13,8 +13,9 @@ from audit.objectives.advantages import advantages_of, dead_groups, finished, ob
 from audit.objectives.aggregation import aggregation_coefficients
 from audit.objectives.batch import Responses, Tokens
 from audit.objectives.corrections import correction_weight
+from audit.objectives.needs import varies_by_token
 from audit.objectives.objective import Objective
-from audit.objectives.token_advantages import raw_token_advantages, token_moments, varies_by_token
+from audit.objectives.token_advantages import raw_token_advantages, token_moments
 from audit.ragged import group_sum
 
 

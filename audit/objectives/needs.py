@@ -50,6 +50,13 @@ def needs(objective: Objective) -> dict[str, str]:
     return wanted
 
 
+def varies_by_token(objective: Objective) -> bool:
+    """Whether the objective itself makes one advantage per token (logged ones apart)."""
+    kl = objective.kl.reward
+    by_token = kl is not None and kl.coefficient > 0.0 and kl.form != "sum"
+    return objective.baseline.kind == "gae" or (by_token and objective.baseline.kind != "logged")
+
+
 def needs_groups(objective: Objective) -> bool:
     """Whether the objective compares a response with the others of its group."""
     return (

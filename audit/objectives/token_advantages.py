@@ -14,13 +14,6 @@ from audit.objectives.objective import Objective
 from audit.objectives.part import Estimator
 
 
-def varies_by_token(objective: Objective) -> bool:
-    """Whether the objective itself makes one advantage per token (logged ones apart)."""
-    kl = objective.kl.reward
-    by_token = kl is not None and kl.coefficient > 0.0 and kl.form != "sum"
-    return objective.baseline.kind == "gae" or (by_token and objective.baseline.kind != "logged")
-
-
 def raw_token_advantages(
     tokens: Tokens, raw: Tensor, reward: Tensor, mean_kl: Tensor, objective: Objective
 ) -> Tensor:

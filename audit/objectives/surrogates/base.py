@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from audit.objectives.part import Part
 
@@ -43,11 +43,23 @@ class Surrogate(Part, frozen=True, kw_only=True, tag_field="kind", tag="?"):
     """The surrogate is one number per response: tokens that keep their gradient have the response's mean."""
     batch_wide: ClassVar[bool] = False
     """A token's slope depends on the other tokens of its batch."""
+    proportional: ClassVar[bool] = True
+    """The slope is |A| times something that A enters by its sign alone."""
 
     @property
     def kind(self) -> str:
         """Name of the surrogate."""
         return str(self.__struct_config__.tag)
+
+    @property
+    def sign_blind(self) -> bool:
+        """Whether c is the same for both signs of the advantage."""
+        return False
+
+    def for_sign(self, sign: int) -> Self:
+        """The surrogate for advantages of one sign, without the settings that only the other sign meets."""
+        del sign
+        return self
 
     def slope(self, step: Step) -> tuple[Tensor, Tensor]:
         """Derivative of the surrogate with respect to log pi_theta, and which tokens lost it.

@@ -15,6 +15,11 @@ if TYPE_CHECKING:
 class NoClip(Surrogate, frozen=True, kw_only=True, tag="none"):
     """rho A, without a trust region; REINFORCE where the ratio is 1."""
 
+    @property
+    def sign_blind(self) -> bool:
+        """Nothing is removed."""
+        return True
+
     def slope(self, step: Step) -> tuple[Tensor, Tensor]:
         """c = rho."""
         return step.advantage * step.ratio, nothing(step.ratio)
@@ -38,6 +43,13 @@ class PPOClip(Surrogate, frozen=True, kw_only=True, tag="ppo"):
     def problems(self) -> list[str]:
         """A band must have an inside."""
         return band_problems(self.epsilon_low, self.epsilon_high)
+
+    def for_sign(self, sign: int) -> PPOClip:
+        """A rise is bounded from above alone, a fall from below and by the dual clip."""
+        if sign > 0:
+            return PPOClip(epsilon_high=self.epsilon_high, delta=self.delta)
+        high = None if self.delta is None else self.epsilon_high
+        return PPOClip(epsilon_low=self.epsilon_low, epsilon_high=high, delta=self.delta, dual=self.dual)
 
     def slope(self, step: Step) -> tuple[Tensor, Tensor]:
         """c = rho, 0 where the clip holds: outside the band on the side that the advantage pushes to."""
@@ -69,6 +81,11 @@ class CISPOClip(Surrogate, frozen=True, kw_only=True, tag="cispo"):
     def problems(self) -> list[str]:
         """A band must have an inside."""
         return band_problems(self.epsilon_low, self.epsilon_high)
+
+    @property
+    def sign_blind(self) -> bool:
+        """The bound holds for both signs; PPO's mask does not."""
+        return not self.masked
 
     def slope(self, step: Step) -> tuple[Tensor, Tensor]:
         """c = the clipped ratio."""

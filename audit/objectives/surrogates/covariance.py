@@ -25,6 +25,7 @@ class ClipCov(Surrogate, frozen=True, kw_only=True, tag="clip_cov"):
     """
 
     batch_wide: ClassVar[bool] = True
+    proportional: ClassVar[bool] = False
 
     epsilon_low: float | None = 0.2
     epsilon_high: float | None = 0.2
@@ -50,6 +51,7 @@ class KLCov(Surrogate, frozen=True, kw_only=True, tag="kl_cov"):
     """rho A without a clip; the tokens of highest covariance pay coefficient · |log rho|."""
 
     batch_wide: ClassVar[bool] = True
+    proportional: ClassVar[bool] = False
 
     fraction: Fraction = 2e-4
     coefficient: NonNegative = 1.0

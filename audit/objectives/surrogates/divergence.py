@@ -41,6 +41,11 @@ class ProbabilityMask(Surrogate, frozen=True, kw_only=True, tag="probability_mas
 
     delta: NonNegative = 0.1
 
+    @property
+    def sign_blind(self) -> bool:
+        """Whatever the advantage."""
+        return True
+
     def slope(self, step: Step) -> tuple[Tensor, Tensor]:
         """c = rho inside the region."""
         now, before = _probabilities(step, "probability_mask")

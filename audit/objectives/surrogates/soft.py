@@ -64,6 +64,8 @@ class Regression(Surrogate, frozen=True, kw_only=True, tag="regression"):
     Kimi k1.5, arXiv:2501.12599 sec. 2.3; verl 0.9.1 ``dro``; the scale is that of slope A at ratio 1.
     """
 
+    proportional: ClassVar[bool] = False
+
     tau: NonNegative
 
     def slope(self, step: Step) -> tuple[Tensor, Tensor]:

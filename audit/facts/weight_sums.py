@@ -1,0 +1,183 @@
+"""Sums and inner products of the weights of a response's tokens, from facts alone where they allow it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+
+from audit.errors import MissingColumn
+from audit.facts.columns import weight_facts
+from audit.facts.rows import RunRows
+from audit.facts.run_facts import RunFacts
+from audit.facts.tokenpass import factor_facts
+from audit.facts.tokenpass.factor_values import columns_of
+from audit.facts.tokenpass.factors import Factor, Factors, PolicyFactor, factors_of
+from audit.facts.tokens import token_batches
+from audit.facts.weigh import coefficients_of, weigh
+from audit.objectives.objective import Objective
+from audit.objectives.weights import token_weights
+
+
+class WeightSums(NamedTuple):
+    """Of the tokens of each response; arrays of shape (R,), float64."""
+
+    policy: np.ndarray
+    """Sum of the part of the weights that the reward drives."""
+    square: np.ndarray
+    """Sum of the squared weights, the KL in the loss included."""
+    zeroed: np.ndarray
+    """Loss tokens that the trust region removed."""
+
+
+class _Terms(NamedTuple):
+    """The weights of each response as multiples of factors: w = policy · c + kl · k."""
+
+    factors: Factors
+    policy: np.ndarray
+    kl: np.ndarray
+    negative: np.ndarray
+    """bool, shape (R,): the advantage is negative."""
+
+    def pieces(self) -> list[tuple[np.ndarray, Factor, np.ndarray]]:
+        """(rows, factor, multiple) of everything that is added up."""
+        f = self.factors
+        by_sign = [(~self.negative, f.positive, self.policy), (self.negative, f.negative, self.policy)]
+        if f.positive == f.negative:
+            by_sign = [(np.ones_like(self.negative), f.positive, self.policy)]
+        found: list[tuple[np.ndarray, Factor, np.ndarray]] = list(by_sign)
+        if f.kl_positive is not None and f.kl_negative is not None:
+            if f.kl_positive == f.kl_negative:
+                found.append((np.ones_like(self.negative), f.kl_positive, self.kl))
+            else:
+                found.append((~self.negative, f.kl_positive, self.kl))
+                found.append((self.negative, f.kl_negative, self.kl))
+        return [piece for piece in found if piece[0].any()]
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def weight_sums(rows: RunRows, objective: Objective) -> WeightSums:
+    """Sums of the weights of every response of a run.
+
+    An objective whose weights are not multiples of factors (:func:`audit.facts.tokenpass.factors.factors_of`)
+    is weighed token by token.
+
+    Raises
+    ------
+    MissingColumn, BadLog
+        The log lacks what the objective needs.
+    """
+    facts = rows.facts
+    terms = None if facts is None else _terms(rows, objective)
+    if facts is None or terms is None:
+        return _by_token(rows, objective)
+    facts.read(weight_facts(terms.factors))
+    policy, zeroed = np.zeros(rows.num_rows), np.zeros(rows.num_rows)
+    for chosen, factor, multiple in terms.pieces():
+        if isinstance(factor, PolicyFactor):
+            policy += _scaled(multiple, facts[factor_facts.total(factor).name], chosen)
+            held = chosen & (multiple != 0)
+            zeroed[held] = facts[factor_facts.zeroed(factor).name][held]
+    return WeightSums(policy, _dot(facts, terms, terms), zeroed)
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def inner_products(rows: RunRows, pairs: Sequence[tuple[Objective, Objective]]) -> np.ndarray:
+    """Σ w_a · w_b over the tokens of each response, for each pair: shape (R, len(pairs)), float64.
+
+    Raises
+    ------
+    MissingColumn, BadLog
+        The log lacks what an objective needs.
+    """
+    objectives: list[Objective] = []
+    for objective in (objective for pair in pairs for objective in pair):
+        if objective not in objectives:
+            objectives.append(objective)
+    at = [(objectives.index(a), objectives.index(b)) for a, b in pairs]
+    facts = rows.facts
+    terms: list[_Terms] = []
+    for objective in objectives:
+        found = None if facts is None else _terms(rows, objective)
+        if found is None:
+            return _products_by_token(rows, objectives, at)
+        terms.append(found)
+    assert facts is not None
+    facts.read(name for a, b in at for name in _dot_names(terms[a], terms[b]))
+    return np.column_stack([_dot(facts, terms[a], terms[b]) for a, b in at])
+
+
+def _terms(rows: RunRows, objective: Objective) -> _Terms | None:
+    factors = factors_of(objective, token_advantages=rows.has("token_advantage"))
+    if factors is None:
+        return None
+    both: tuple[Factor, ...] = (*factors.policy, *factors.kl)
+    for factor in both:
+        for column in columns_of(factor):
+            if column not in rows.run.columns:
+                what = "the policy ratio" if isinstance(factor, PolicyFactor) else "KL in the loss"
+                raise MissingColumn.needed_for(column, f"{what} ({objective.name})", rows.run.columns)
+    c = coefficients_of(rows, objective)
+    active = (c.kept & ~c.masked).numpy()
+    advantage = c.advantage.numpy()
+    return _Terms(
+        factors,
+        policy=np.where(active, c.nu.numpy() * advantage, 0.0),
+        kl=np.where(active, c.nu_kl.numpy() * factors.kl_coefficient, 0.0),
+        negative=advantage < 0,
+    )
+
+
+def _scaled(multiple: np.ndarray, fact: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Their product on ``rows``; 0 elsewhere, whatever the fact is there."""
+    return np.where(rows, multiple * fact, 0.0)
+
+
+def _dot_names(a: _Terms, b: _Terms) -> list[str]:
+    return [
+        factor_facts.dot(one, other).name
+        for (in_a, one, _), (in_b, other, _) in product(a.pieces(), b.pieces())
+        if (in_a & in_b).any()
+    ]
+
+
+def _dot(facts: RunFacts, a: _Terms, b: _Terms) -> np.ndarray:
+    made = np.zeros(len(a.policy))
+    for (in_a, one, x), (in_b, other, y) in product(a.pieces(), b.pieces()):
+        both = in_a & in_b
+        if both.any():
+            made += _scaled(x * y, facts[factor_facts.dot(one, other).name], both)
+    return made
+
+
+def _by_token(rows: RunRows, objective: Objective) -> WeightSums:
+    policy, square, zeroed = np.zeros(rows.num_rows), np.zeros(rows.num_rows), np.zeros(rows.num_rows)
+    for batch in weigh(rows, objective):
+        layout = batch.tokens.layout
+        here = slice(batch.first, batch.first + layout.num_rows)
+        policy[here] = layout.sum(batch.weights.policy).numpy()
+        square[here] = layout.sum(batch.weights.weight.square()).numpy()
+        zeroed[here] = layout.sum(batch.weights.zeroed.double()).numpy()
+    return WeightSums(policy, square, zeroed)
+
+
+def _products_by_token(
+    rows: RunRows, objectives: Sequence[Objective], pairs: Sequence[tuple[int, int]]
+) -> np.ndarray:
+    coefficients = [coefficients_of(rows, objective) for objective in objectives]
+    made = np.zeros((rows.num_rows, len(pairs)))
+    wide = any(objective.batch_wide for objective in objectives)
+    first = 0
+    for tokens in token_batches(rows.run, max_tokens=sys.maxsize if wide else 1_000_000):
+        stop = first + tokens.layout.num_rows
+        weights = [
+            token_weights(tokens, part.slice(first, stop), objective).weight
+            for part, objective in zip(coefficients, objectives, strict=True)
+        ]
+        for place, (a, b) in enumerate(pairs):
+            made[first:stop, place] = tokens.layout.sum(weights[a] * weights[b]).numpy()
+        first = stop
+    return made
