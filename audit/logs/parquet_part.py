@@ -15,7 +15,7 @@ from audit.errors import BadLog
 from audit.logs.batching import MOST_ROWS, canonical_batch, split_by_tokens
 from audit.logs.files import RunFile
 from audit.logs.footers import Footer, kind_of
-from audit.logs.places import is_remote, open_binary, readable, why_unreadable
+from audit.logs.places import is_remote, open_binary, readable, storage_error
 from audit.schema import TOKEN_LISTS
 
 _MOST_BYTES = 128 * 2**20
@@ -167,7 +167,7 @@ class ParquetPart:
             self._refuse_if_changed()
             return BadLog(f"{self.file.path}: {what}: {str(error).splitlines()[0]}")
         self._refuse_if_changed()
-        return BadLog(f"{self.file.path}: {why_unreadable(error)}")
+        return storage_error(self.file.path, error)
 
     def _refuse_if_changed(self) -> None:
         with readable(self.file.path):

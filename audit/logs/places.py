@@ -38,6 +38,10 @@ _CONNECT, _READ, _RETRIES = 5, 30, 2
 _T = TypeVar("_T")
 
 
+class Unreachable(BadLog):
+    """Object storage did not answer; the same question may be answered later."""
+
+
 def to_place(text: str | Path) -> Path:
     """Return the path that ``text`` names: a local one, or one of object storage.
 
@@ -161,11 +165,17 @@ def readable(path: Path) -> Iterator[None]:
     except Exception as error:
         if not is_remote(path):
             raise
-        raise BadLog(f"{path}: {why_unreadable(error)}") from None
+        raise storage_error(path, error) from None
 
 
-def why_unreadable(error: BaseException) -> str:
-    """Say in one line, without its traceback, what a storage client's error means and what to do."""
+def storage_error(path: Path, error: Exception) -> BadLog:
+    """Return the clear error for what a storage client raised: one line, what it means and what to do."""
+    why, again = _meaning(error)
+    return (Unreachable if again else BadLog)(f"{path}: {why}")
+
+
+def _meaning(error: Exception) -> tuple[str, bool]:
+    """What an error means, and whether the same question may be answered later."""
     kinds = {kind.__name__.lower() for each in _causes(error) for kind in type(each).__mro__}
     named = " ".join(kinds)
     if "credential" in named or "credential" in str(error).lower():
@@ -173,14 +183,14 @@ def why_unreadable(error: BaseException) -> str:
             "no credentials for this storage. Set those of its own client (AWS_ACCESS_KEY_ID, AWS_PROFILE, "
             "GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_CONNECTION_STRING), or FSSPEC_S3_ANON=true for a "
             "public bucket."
-        )
+        ), False
     if "filenotfounderror" in kinds:
-        return "no such file, directory or bucket."
+        return "no such file, directory or bucket.", False
     if "permissionerror" in kinds:
-        return f"access denied: {_first_line(error)}"
-    if "timeout" in named or "connectionerror" in named or "clienterror" in named or "connect" in named:
-        return f"the storage cannot be reached: {_first_line(error)}"
-    return f"cannot be read: {_first_line(error)}"
+        return f"access denied: {_first_line(error)}", False
+    if any(word in named for word in ("timeout", "connect", "clienterror")):
+        return f"the storage cannot be reached: {_first_line(error)}", True
+    return f"cannot be read: {_first_line(error)}", False
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

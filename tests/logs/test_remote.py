@@ -230,8 +230,23 @@ def test_no_credentials_access_denied_and_no_server_are_one_line_each(s3, capsys
     fsspec.get_filesystem_class("s3").clear_instance_cache()
     assert "the storage cannot be reached" in refused(capsys, "summary", "s3://bucket/run")
     fsspec.get_filesystem_class("s3").clear_instance_cache()
-    denied = places.why_unreadable(PermissionError("Forbidden"))
-    assert denied == "access denied: Forbidden"
+
+
+@pytest.mark.parametrize(
+    ("error", "said", "again"),
+    [
+        (PermissionError("Forbidden"), "access denied: Forbidden", False),
+        (FileNotFoundError("x"), "no such file, directory or bucket", False),
+        (TimeoutError(), "the storage cannot be reached: TimeoutError", True),
+        (ConnectionResetError("peer\nmore"), "the storage cannot be reached: peer", True),
+        (RuntimeError("odd"), "cannot be read: odd", False),
+    ],
+)
+def test_what_a_client_raises_is_one_line_and_tells_what_may_pass(error, said, again):
+    made = places.storage_error(Path("run"), error)
+    assert str(made).startswith(f"run: {said}")
+    assert "\n" not in str(made)
+    assert isinstance(made, places.Unreachable) is again
 
 
 def test_a_server_that_never_answers_does_not_hang(s3, capsys, monkeypatch):
