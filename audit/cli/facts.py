@@ -143,7 +143,7 @@ def _compute(
     table, account = request(
         run,
         standard_facts(run),
-        engine=_ray(address) if engine is EngineName.ray else None,
+        engine=_ray(run, address) if engine is EngineName.ray else None,
         device=device.value,
         progress=progress.advance,
         watcher=progress,
@@ -164,23 +164,18 @@ def _compute(
     )
 
 
-def _ray(address: str | None) -> Engine:
-    from importlib import import_module
+def _ray(run: Run, address: str | None) -> Engine:
+    from audit.facts.engines.ray import compute
+    from audit.facts.store import counts_tokens
 
-    try:
-        compute = import_module("audit.facts.engines.ray").compute
-    except ImportError:
-        msg = "--engine ray needs Ray: pip install 'rlaudit[ray]'."
-        raise AuditError(msg) from None
-    return partial(compute, address=address)
+    return partial(compute, address=address, in_tokens=counts_tokens(run))
 
 
 def _line(found: RunFacts) -> str:
     from audit.report.format import count, plural, visible
 
     speed = "" if found.tokens_per_second is None else f", {_short(found.tokens_per_second)} tokens/s"
-    why_not = found.not_stored or "the rows come from an importer, or RLAUDIT_CACHE is off"
-    stored = f"stored in {found.stored}" if found.stored else f"not stored: {why_not}"
+    stored = f"stored in {found.stored}" if found.stored else f"not stored: {found.not_stored}"
     return visible(
         f"{found.run_id}: {plural(found.rows, 'response')}, {count(found.tokens)} tokens read; "
         f"{plural(found.files, 'file')}: {found.computed} computed, {found.files - found.computed} reused; "

@@ -63,7 +63,7 @@ def survey(path: str | Path | None) -> CacheReport:
     return _report(list(_places(path)))
 
 
-def prune(path: str | Path | None, waiting: Callable[[str], None]) -> CacheReport:
+def prune(path: str | Path | None, say: Callable[[str], None]) -> CacheReport:
     """Remove what is out of date, and what the user's cache holds beyond its limit.
 
     Raises
@@ -80,8 +80,10 @@ def prune(path: str | Path | None, waiting: Callable[[str], None]) -> CacheRepor
         if log is None or not (is_address(log) or os.path.exists(log)):
             shutil.rmtree(place, ignore_errors=True)
             continue
-        with exclusive(place, partial(waiting, f"waiting for another process at work on {log!r}")) as why_not:
-            if not why_not:
+        with exclusive(place, partial(say, f"waiting for another process at work on {log!r}")) as why_not:
+            if why_not:
+                say(f"{str(place)!r} is left as it is: {why_not}.")
+            else:
                 tidy(place / FOLDER, _is_alive(log), fully=True)
     left = [place for place in places if place.exists()]
     if left and left[-1].name != NAME:
@@ -89,7 +91,7 @@ def prune(path: str | Path | None, waiting: Callable[[str], None]) -> CacheRepor
     return _after(places, before)
 
 
-def clear(path: str | Path | None, waiting: Callable[[str], None]) -> CacheReport:
+def clear(path: str | Path | None, say: Callable[[str], None]) -> CacheReport:
     """Remove everything that is kept for these logs.
 
     Raises
@@ -101,7 +103,7 @@ def clear(path: str | Path | None, waiting: Callable[[str], None]) -> CacheRepor
     before = _size(places)
     for place in places:
         said = f"waiting for another process at work in {str(place)!r}"
-        with exclusive(place, partial(waiting, said)):
+        with exclusive(place, partial(say, said)):
             shutil.rmtree(place, ignore_errors=True)
     return _after(places, before)
 

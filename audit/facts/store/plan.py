@@ -90,4 +90,4 @@ def _in_order(plan: Plan, names: list[str], tables: dict[int, pa.Table]) -> pa.T
         else:
             slices.append((id(holding), start, start + source.rows))
     cut = [tables[key].select(names).slice(start, stop - start) for key, start, stop in slices]
-    return pa.concat_tables(cut, promote_options="permissive").combine_chunks()
+    return pa.concat_tables(cut, promote_options="permissive")

@@ -250,7 +250,13 @@ class _Job:
     def _storing(self) -> Iterator[Path | None]:
         """Hold the lock, and yield the folder to write to; None where nothing can be stored."""
         place, folder = self.place, self.folder
-        if place is None or folder is None or not any(source.footer for source in self.sources):
+        if place is None or folder is None:
+            self.account.not_stored = "RLAUDIT_CACHE is off"
+            yield None
+            return
+        if not any(source.footer for source in self.sources):
+            # As asked for, or as with every log of that format: nothing to warn of.
+            self.account.not_stored = "an importer made the rows in memory"
             yield None
             return
         try:

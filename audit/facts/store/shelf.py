@@ -121,16 +121,10 @@ def tidy(
     found = find(folder, known)
     remove((*found.unusable, *found.unfinished))
     segments = list(found.segments)
-    while True:
+    while fully or len(segments) > _MANY or sum(one.size for one in segments) < _LITTLE:
         wanted = _in_order(segments, is_alive)
         kept = {name_of(header) for header in wanted}
-        loose = [
-            segment for segment in segments if segment.path is not None and segment.path.name not in kept
-        ]
-        if not loose or not (fully or len(loose) > _MANY or sum(one.size for one in loose) < _LITTLE):
-            # What is wholly out of date costs nothing to remove.
-            remove(one.path for one in loose if not any(map(is_alive, one.header.sources)))
-            return
+        loose = [one for one in segments if one.path is not None and one.path.name not in kept]
         try:
             _write_missing(folder, wanted, segments)
         except Damaged as damaged:
@@ -139,6 +133,8 @@ def tidy(
             continue
         remove(one.path for one in loose)
         return
+    # What is wholly out of date costs nothing to remove.
+    remove(one.path for one in segments if not any(map(is_alive, one.header.sources)))
 
 
 def is_out_of_order(found: Found, is_alive: Callable[[Source], bool]) -> bool:

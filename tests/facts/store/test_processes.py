@@ -55,7 +55,7 @@ def wait_until(true, seconds: float = 30.0) -> None:
 def test_processes_at_once_compute_each_file_once(tmp_path) -> None:
     root = make_run(tmp_path / "run", files=6)
     record = tmp_path / "record"
-    several = [SPAWN.Process(target=worker, args=(root, record, 0.02)) for _ in range(3)]
+    several = [SPAWN.Process(target=worker, args=(root, record, 0.02)) for _ in range(2)]
     for process in several:
         process.start()
     for process in several:

@@ -34,7 +34,7 @@ def test_what_is_no_segment_is_removed_and_written_again(tmp_path, contents) -> 
     assert segments(tmp_path) == good
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(data=st.data())
 def test_any_damage_gives_right_facts(tmp_path_factory, data) -> None:
     root = make_run(tmp_path_factory.mktemp("run"), files=3)

@@ -12,6 +12,7 @@ from store_samples import NAMES, Engine, ask, make_run, replace_in_place, segmen
 
 from audit.facts.store import facts
 from audit.facts.store import writer as writer_module
+from audit.facts.store.fingerprint import Source, is_current
 from audit.logs import Manifest, Run, open_run
 
 
@@ -105,6 +106,17 @@ def test_rows_in_memory_are_computed_and_not_stored(tmp_path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+def test_a_pipe_that_a_log_plants_is_not_opened(tmp_path) -> None:
+    make_run(tmp_path)
+    ask(tmp_path)
+    planted = tmp_path / "rollouts" / "step-3.parquet"
+    planted.unlink()
+    os.mkfifo(planted)
+    found = planted.stat()
+    lying = Source("rollouts/step-3.parquet", found.st_size, found.st_mtime_ns, "", 4, True)
+    assert not is_current(lying, tmp_path)
+
+
 def test_an_interrupted_pass_goes_on_where_it_was(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(writer_module, "EVERY", 0.0)
     make_run(tmp_path, files=6)
@@ -140,7 +152,8 @@ def test_a_file_replaced_while_it_is_computed_is_not_stored_as_the_other(tmp_pat
 def test_cache_off_stores_nothing(tmp_path, monkeypatch, user_cache) -> None:
     monkeypatch.setenv("RLAUDIT_CACHE", "off")
     make_run(tmp_path)
-    assert ask(tmp_path)[1].place is None
+    _, account = ask(tmp_path)
+    assert (account.place, account.not_stored) == (None, "RLAUDIT_CACHE is off")
     assert len(ask(tmp_path)[0].calls) == 4
     assert not (tmp_path / ".rlaudit").exists()
     assert not list(user_cache.iterdir())
