@@ -11,6 +11,7 @@ import torch
 
 from audit.errors import AuditError
 from audit.facts.rows import RunRows
+from audit.facts.weigh import coefficients_of
 from audit.objectives.advantages import advantages
 from audit.objectives.batch import Responses
 from audit.objectives.objective import KL, Baseline, Objective, RewardKL, Scale, Shaping
@@ -93,7 +94,7 @@ def infer(rows: RunRows, declared: Objective | None) -> Inference:
     declared_residual = agrees = None
     if declared is not None and declared.baseline.kind != "logged":
         try:
-            made = advantages(rows.responses(declared), declared).numpy()
+            made = coefficients_of(rows, declared).advantage.numpy()
             declared_residual = _residual(logged, made, use)
             agrees = declared_residual < max(EXACT, 1.5 * best.residual if best.residual < EXACT else 0.0)
         except AuditError as error:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from testbed_small import (
     SMALL,
@@ -49,6 +49,7 @@ def test_the_reference_has_the_lengths_of_the_formula() -> None:
     assert float(wrong) == pytest.approx(expected, rel=1e-12)
 
 
+@settings(max_examples=20)
 @given(seeds, st.sampled_from(["last", "first"]))
 def test_sums_over_responses(seed: int, answer: str) -> None:
     language = replace(SMALL, answer=answer)
@@ -73,6 +74,7 @@ def test_sums_over_responses(seed: int, answer: str) -> None:
     assert float(wrong[0]) == pytest.approx(wrong_total[0] / wrong_total[1], rel=1e-12)
 
 
+@settings(max_examples=20)
 @given(seeds, seeds)
 def test_kl_is_that_of_whole_responses(seed: int, other_seed: int) -> None:
     policy, other = random_policy(SMALL, seed), random_policy(SMALL, other_seed)
@@ -85,6 +87,7 @@ def test_kl_is_that_of_whole_responses(seed: int, other_seed: int) -> None:
         assert float(found[prompt]) == pytest.approx(expected, rel=1e-9, abs=1e-12)
 
 
+@settings(max_examples=20)
 @given(st.floats(0.05, 3.0))
 def test_the_target_is_the_tilted_reference(beta: float) -> None:
     target = exact.target(SMALL, beta)
@@ -110,6 +113,7 @@ def test_the_target_is_where_the_regularised_gradient_vanishes() -> None:
     assert elsewhere.abs().max() > 1e-2
 
 
+@settings(max_examples=20)
 @given(seeds, st.floats(0.0, 2.0))
 def test_the_policy_gradient_is_that_of_autograd(seed: int, beta: float) -> None:
     logits = random_logits(SMALL, seed)
@@ -128,6 +132,7 @@ def test_the_policy_gradient_is_that_of_autograd(seed: int, beta: float) -> None
         torch.testing.assert_close(found[prompt], gradient, rtol=1e-9, atol=1e-13)
 
 
+@settings(max_examples=20)
 @given(seeds)
 def test_the_natural_direction_solves_the_fisher_system(seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
@@ -148,6 +153,7 @@ def test_the_natural_direction_solves_the_fisher_system(seed: int) -> None:
         torch.testing.assert_close(fisher @ direction[prompt].flatten(), vanilla, rtol=1e-9, atol=1e-12)
 
 
+@settings(max_examples=20)
 @given(seeds)
 def test_entropy_of_the_next_token(seed: int) -> None:
     policy = random_policy(SMALL, seed)
