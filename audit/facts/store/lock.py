@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -39,7 +40,7 @@ def exclusive(folder: Path, waiting: Callable[[], None]) -> Iterator[str]:
     path = folder / NAME
     try:
         # The library takes a file that cannot be created for one that is locked, and would wait for it.
-        path.open("ab").close()
+        tempfile.TemporaryFile(dir=folder).close()
         lock = FileLock(path)
         why_not = "" if _acquire(lock, path, waiting) else "another process holds its lock and does not go on"
     except (OSError, NotImplementedError) as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -273,13 +273,12 @@ class _Job:
 
     def _settle(self, folder: Path, made: Pass, in_order: bool) -> None:
         why_not = made.why_not
-        try:
-            if not why_not:
+        if not why_not:
+            # The facts are stored: where there is no room to put them in order, they stay as they are.
+            with suppress(OSError, pa.ArrowException):
                 tidy(folder, self._is_alive, fully=in_order, known=(*self.seen, *made.holdings))
-            if not enforce_limit(folder.parent):
-                why_not = "it is larger than RLAUDIT_CACHE_LIMIT"
-        except (OSError, pa.ArrowException) as error:
-            why_not = f"it cannot be written to ({getattr(error, 'strerror', None) or error})"
+        if not enforce_limit(folder.parent):
+            why_not = "it is larger than RLAUDIT_CACHE_LIMIT"
         if why_not:
             self._say(why_not)
         else:

@@ -184,7 +184,7 @@ def test_reading_while_segments_are_put_in_order(tmp_path) -> None:
     thread = threading.Thread(target=churn)
     thread.start()
     try:
-        for _ in range(40):
+        for _ in range(20):
             engine, _ = ask(root)
             assert engine.calls == []
     finally:

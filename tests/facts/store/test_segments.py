@@ -34,7 +34,7 @@ def test_what_is_no_segment_is_removed_and_written_again(tmp_path, contents) -> 
     assert segments(tmp_path) == good
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(data=st.data())
 def test_any_damage_gives_right_facts(tmp_path_factory, data) -> None:
     root = make_run(tmp_path_factory.mktemp("run"), files=3)
@@ -98,7 +98,7 @@ def test_a_header_that_does_not_fit_its_rows_is_refused(tmp_path) -> None:
         lambda names: all("\x00" not in name for name in names)
     )
 )
-@settings(max_examples=40)
+@settings(max_examples=20)
 def test_columns_of_any_name_come_back(tmp_path_factory, names) -> None:
     folder = tmp_path_factory.mktemp("segment")
     values = {name: np.arange(3) + 10.0 * k for k, name in enumerate(names)}

@@ -209,6 +209,22 @@ def test_a_full_disk_costs_the_store_and_not_the_facts(tmp_path, monkeypatch, ca
     assert len(ask(tmp_path)[0].calls) == 4
 
 
+def test_no_room_to_put_segments_in_order_loses_nothing(tmp_path, monkeypatch, caplog) -> None:
+    from audit.facts.store import shelf
+
+    def full(*_):
+        raise OSError(28, os.strerror(28))
+
+    make_run(tmp_path)
+    ask(tmp_path, NAMES[:3])
+    monkeypatch.setattr(shelf, "write_segment", full)
+    _, account = ask(tmp_path, in_order=True)
+    assert account.place == tmp_path / ".rlaudit"
+    assert not caplog.messages
+    assert len(segments(tmp_path)) == 2
+    assert ask(tmp_path)[0].calls == []
+
+
 def test_the_readers_and_the_check_do_not_see_the_store(tmp_path) -> None:
     from audit.analyses.check import check
 
