@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 
+import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
@@ -30,3 +31,8 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "gate"))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _no_cache_of_the_user(tmp_path_factory) -> None:
+    os.environ["RLAUDIT_CACHE_DIR"] = str(tmp_path_factory.mktemp("cache"))

@@ -90,7 +90,14 @@ def claim(place: Path, path: str | Path) -> None:
     OSError
         It cannot be created or written to.
     """
-    place.mkdir(parents=True, exist_ok=True)
+    try:
+        place.mkdir(parents=True)
+    except FileExistsError:
+        place.mkdir(exist_ok=True)
+    else:
+        if place.name == NAME:
+            # Logs may be under version control; what is computed from them should not be.
+            (place / ".gitignore").write_text("*\n")
     owner = place / OWNER
     if place.name != NAME and not owner.exists():
         # A path may hold bytes that are no UTF-8; they are kept as escapes.

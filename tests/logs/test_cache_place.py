@@ -63,6 +63,17 @@ def test_the_folder_says_which_log_it_belongs_to(tmp_path, monkeypatch) -> None:
         assert [file.name for file in place.iterdir()] == ["about.json"]
 
 
+def test_beside_a_log_it_is_out_of_version_control(tmp_path) -> None:
+    for _ in range(2):
+        claim(tmp_path / ".rlaudit", tmp_path)
+        assert [(file.name, file.read_text()) for file in (tmp_path / ".rlaudit").iterdir()] == [
+            (".gitignore", "*\n")
+        ]
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(FileExistsError):
+        claim(tmp_path / "file", tmp_path)
+
+
 @pytest.mark.parametrize("contents", [b"", b"{}", b"[1]", b'{"path": 3}', b"\xff"])
 def test_a_damaged_note_names_nobody(tmp_path, contents) -> None:
     (tmp_path / "about.json").write_bytes(contents)
