@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from audit.analyses.group_outcomes import outcomes
+from audit.analyses.possible_groups import possible_groups
 from audit.analyses.prompt_factor import check_rate
 from audit.errors import AuditError
 from audit.objectives.objective import Objective
@@ -54,7 +54,7 @@ def effective_batch(objective: Objective, group_size: int, rates: Sequence[float
     if not rates:
         msg = "a batch needs at least one prompt: name success rates with --rate."
         raise AuditError(msg)
-    groups = outcomes(objective, group_size)
+    groups = possible_groups(objective, group_size)
     size, square = groups.size.sum(axis=1), groups.square.sum(axis=1)
     spread = (groups.size > 0).any(axis=1).astype(float)
     live, pull, power = [], [], []

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from audit.analyses.group_outcomes import Outcomes, outcomes
+from audit.analyses.possible_groups import PossibleGroups, possible_groups
 from audit.errors import AuditError
 from audit.objectives.objective import Objective
 
@@ -43,7 +43,7 @@ def prompt_factors(objective: Objective, group_size: int, rates: Sequence[float]
     Raises
     ------
     BadObjective
-        The advantage is not a function of the group's rewards (see :func:`~.group_outcomes.outcomes`).
+        The advantage is not a function of the group's rewards (see :func:`possible_groups`).
     AuditError
         A rate outside [0, 1].
 
@@ -56,7 +56,7 @@ def prompt_factors(objective: Objective, group_size: int, rates: Sequence[float]
     """
     for rate in rates:
         check_rate(rate)
-    groups = outcomes(objective, group_size)
+    groups = possible_groups(objective, group_size)
     factors = [_binary(groups, rate) for rate in rates]
     if not objective.filter.dynamic_sampling:
         return [Factor(rate, factor) for rate, factor in zip(rates, factors, strict=True)]
@@ -91,7 +91,7 @@ def reward_factor(
     p, r = np.asarray(share), np.asarray(values)
     mean = float(p @ r)
     unit = group_size * float(p @ (r - mean) ** 2)
-    groups = outcomes(objective, group_size, values, share=share)
+    groups = possible_groups(objective, group_size, values, share=share)
     signal = groups.advantage @ (r - mean) / unit
     probability = groups.probability(share)
     value = float(probability @ signal)
@@ -136,7 +136,7 @@ def check_distribution(
     return tuple(kept), tuple(kept.values())
 
 
-def _binary(groups: Outcomes, rate: float) -> float:
+def _binary(groups: PossibleGroups, rate: float) -> float:
     """The factor from sums of A over failures and successes in the groups with k = 0 … G successes."""
     G = groups.group_size
     by_successes = np.argsort(groups.counts[:, 1])

@@ -7,7 +7,7 @@ from math import comb
 
 import msgspec
 
-from audit.analyses.group_outcomes import outcomes
+from audit.analyses.possible_groups import possible_groups
 from audit.analyses.prompt_factor import check_rate
 from audit.errors import AuditError
 from audit.objectives.objective import Objective
@@ -69,7 +69,7 @@ def silences(objective: Objective, group_size: int, rates: Sequence[float]) -> l
     ------
     BadObjective, AuditError
     """
-    groups = outcomes(objective, group_size)
+    groups = possible_groups(objective, group_size)
     silent = (groups.size.sum(axis=1) == 0.0).astype(float)
     made = []
     for rate in rates:

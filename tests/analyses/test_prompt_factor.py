@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from audit.analyses import group_outcomes
+from audit.analyses import possible_groups
 from audit.analyses.prompt_factor import prompt_factors, reward_factor
 from audit.errors import AuditError, BadObjective
 from audit.objectives.advantages import advantages
@@ -131,7 +131,7 @@ def test_a_binary_distribution_is_a_success_rate() -> None:
 def test_many_values_are_drawn_with_a_stated_error_and_the_same_every_time(monkeypatch) -> None:
     values, share = tuple(float(v) for v in range(5)), (0.2,) * 5
     exact = reward_factor(named("grpo"), 8, values, share)
-    monkeypatch.setattr(group_outcomes, "MOST", 400)
+    monkeypatch.setattr(possible_groups, "MOST", 400)
     drawn = reward_factor(named("grpo"), 8, values, share)
     assert drawn.standard_error > 0
     assert drawn.factor == pytest.approx(exact.factor, abs=4 * drawn.standard_error)

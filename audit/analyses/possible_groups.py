@@ -24,11 +24,11 @@ MOST = 20_000
 _BATCH_SCALES = ("batch_std", "alive_share", "nonzero_share")
 
 LARGEST_GROUP = 4096
-"""Groups beyond this are refused: their outcomes would take minutes to count; no trainer uses them."""
+"""Groups beyond this are refused: they would take minutes to count; no trainer uses them."""
 
 
 @dataclass(frozen=True)
-class Outcomes:
+class PossibleGroups:
     """C groups of G responses whose rewards take V values; arrays of shape (C, V) unless said otherwise."""
 
     values: np.ndarray
@@ -69,13 +69,13 @@ class Outcomes:
         return made
 
 
-def outcomes(
+def possible_groups(
     objective: Objective,
     group_size: int,
     values: Sequence[float] = (0.0, 1.0),
     *,
     share: Sequence[float] = (),
-) -> Outcomes:
+) -> PossibleGroups:
     """List the groups of G responses, and apply the objective to all of them in one call.
 
     Parameters
@@ -103,7 +103,7 @@ def outcomes(
     else:
         counts = np.random.default_rng(0).multinomial(group_size, np.asarray(share), size=MOST)
     made = _advantages(objective, np.asarray(values, dtype=float), counts)
-    return Outcomes(
+    return PossibleGroups(
         values=np.asarray(values, dtype=float),
         counts=counts,
         advantage=_per_cell(counts, made),
