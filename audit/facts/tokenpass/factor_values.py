@@ -69,8 +69,7 @@ def _policy(chunk: Chunk, factor: PolicyFactor) -> Value | None:
         rho, per_row = chunk.ratio("theta", ratio.denominator), False
     else:
         below: Policy = ratio.denominator
-        name = "log_ratio" if below == "old" else "log_ratio_sampler"
-        total = chunk.sum_of((name,), lambda: chunk.gap("theta", below))
+        total = chunk.sum_of(("log_ratio", below), lambda: chunk.gap("theta", below))
         if ratio.level != "product":
             total = total / chunk.loss_tokens.clip(1.0, None)
         rho, per_row = chunk.segments.exp(total), True
@@ -80,10 +79,9 @@ def _policy(chunk: Chunk, factor: PolicyFactor) -> Value | None:
         low, high = band(clip.epsilon_low, clip.epsilon_high)
         return Value(_masked(chunk, rho.clip(low, high), per_row), per_row, None)
     zeroed = _clipped(rho, clip, factor.sign)
-    kept = rho * ~zeroed
-    if not chunk.segments.finite(kept):
-        # inf · 0: the clip removes an infinite ratio, it does not make it a NaN.
-        kept = chunk.segments.where(~zeroed, rho)
+    # inf · 0 is NaN: the clip removes an infinite ratio, it does not make it one.
+    finite = chunk.once(("finite", str(ratio)), lambda: chunk.segments.finite(rho))
+    kept = rho * ~zeroed if finite else chunk.segments.where(~zeroed, rho)
     return Value(_masked(chunk, kept, per_row), per_row, zeroed)
 
 

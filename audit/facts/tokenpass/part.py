@@ -17,7 +17,7 @@ from audit.logs.parts import Part
 
 READ_TOKENS = 1_000_000
 """Tokens that are decoded at a time."""
-CHUNK_TOKENS = 32_768
+CHUNK_TOKENS = 131_072
 """Tokens that are summed at a time: their arrays stay in the processor's cache."""
 DEVICE_TOKENS = 16_000_000
 """The same on a GPU, where the start of an operation costs more than its arithmetic."""

@@ -42,20 +42,60 @@ def _times(a: OfChunk, b: OfChunk) -> OfChunk:
     return lambda chunk: a(chunk) * b(chunk)
 
 
+def _total(name: str, values: OfChunk) -> OfChunk:
+    """Sum of values per token, formed once a chunk."""
+    return lambda chunk: chunk.sum_of((name,), lambda: values(chunk))
+
+
+def _logp(policy: Policy) -> OfChunk:
+    return _total(f"logp_{policy}", _column(f"logp_{policy}"))
+
+
+def _log_ratio(upper: Policy, lower: Policy) -> OfChunk:
+    """Σ log pi_upper - log pi_lower, of which both halves are facts already."""
+    a, b = _logp(upper), _logp(lower)
+    return lambda chunk: a(chunk) - b(chunk)
+
+
+def _ratios(upper: Policy, lower: Policy) -> OfChunk:
+    return _total(f"ratio_{upper}_{lower}", _ratio(upper, lower))
+
+
 def _kl(upper: Policy, lower: Policy, form: KLForm) -> OfChunk:
-    """k(upper ‖ lower) on tokens, from d = log pi_upper - log pi_lower (audit/objectives/kl.py)."""
+    """Σ k(upper ‖ lower), from d = log pi_upper - log pi_lower; the estimators of audit/objectives/kl.py.
 
-    def values(chunk: Chunk) -> Array:
-        d = chunk.gap(upper, lower)
-        if form == "k1":
-            return d
-        if form == "k2":
-            return 0.5 * (d * d)
-        if form == "abs":
-            return abs(d)
-        return chunk.ratio(lower, upper) - 1.0 + d
+    Σ k3 = Σ exp(-d) - n + Σ d: what it loses by cancellation is 1e-16 per token.
+    """
+    name, d = f"kl_{upper}_{lower}_{form}", _gap(upper, lower)
+    if form == "k1":
+        return _log_ratio(upper, lower)
+    if form == "abs":
+        return _total(name, lambda chunk: abs(d(chunk)))
+    if form == "k2":
+        square = _total(name, _times(d, d))
+        return lambda chunk: 0.5 * square(chunk)
+    back, log = _ratios(lower, upper), _log_ratio(upper, lower)
+    return lambda chunk: back(chunk) - chunk.loss_tokens + log(chunk)
 
-    return lambda chunk: chunk.once(("kl", upper, lower, form), lambda: values(chunk))
+
+def _corrected(form: KLForm) -> OfChunk:
+    """Σ rho k(theta ‖ ref): samples come from the old policy, which rho = theta / old corrects for.
+
+    rho exp(-d) = pi_ref / pi_old, so the sum for k3 needs no product of its own.
+    """
+    d, rho = _gap("theta", "ref"), _ratio("theta", "old")
+
+    def weighted(chunk: Chunk) -> Array:
+        return chunk.once(("rho_d",), lambda: rho(chunk) * d(chunk))
+
+    first = _total("rho_d", weighted)
+    if form == "k1":
+        return first
+    if form == "k2":
+        second = _total("rho_dd", _times(weighted, d))
+        return lambda chunk: 0.5 * second(chunk)
+    back, weights = _ratios("ref", "old"), _ratios("theta", "old")
+    return lambda chunk: back(chunk) - weights(chunk) + first(chunk)
 
 
 def _largest(values: OfChunk) -> OfChunk:
@@ -65,10 +105,8 @@ def _largest(values: OfChunk) -> OfChunk:
 def _mean(name: str) -> OfChunk:
     column = _column(name)
 
-    def made(chunk: Chunk) -> Array:
-        return chunk.sum_of((name,), lambda: column(chunk)) / chunk.loss_tokens.clip(1.0, None)
-
-    return made
+    total = _total(name, column)
+    return lambda chunk: total(chunk) / chunk.loss_tokens.clip(1.0, None)
 
 
 def _make() -> dict[str, Sum]:
@@ -77,53 +115,59 @@ def _make() -> dict[str, Sum]:
         "loss_tokens": Sum((), lambda c: c.loss_tokens, "tokens that take loss"),
     }
 
-    def add(name: str, policies: tuple[Policy, ...], values: OfChunk, meaning: str) -> None:
-        needs = tuple(f"logp_{policy}" for policy in policies)
-        made[name] = Sum(needs, lambda c: c.sum_of((name,), lambda: values(c)), meaning)
+    def add(name: str, policies: tuple[Policy, ...], of: OfChunk, meaning: str) -> None:
+        made[name] = Sum(tuple(f"logp_{policy}" for policy in policies), of, meaning)
 
     for policy in get_args(Policy):
-        add(f"logp_{policy}", (policy,), _column(f"logp_{policy}"), f"Σ log pi_{policy}")
+        add(f"logp_{policy}", (policy,), _logp(policy), f"Σ log pi_{policy}")
 
-    drift = _gap("theta", "old")
-    rho = _ratio("theta", "old")
-    add("log_ratio", ("theta", "old"), drift, "Σ log rho, rho = pi_theta / pi_old")
-    add("log_ratio_square", ("theta", "old"), _times(drift, drift), "Σ (log rho)²")
-    add("ratio", ("theta", "old"), rho, "Σ rho")
-    add("ratio_square", ("theta", "old"), _times(rho, rho), "Σ rho²")
-    made["log_ratio_max"] = Sum(
-        ("logp_theta", "logp_old"), _largest(drift), "max |log rho|; 0 without loss tokens"
-    )
+    pair: tuple[Policy, Policy] = ("theta", "old")
+    drift, rho = _gap(*pair), _ratio(*pair)
+    add("log_ratio", pair, _log_ratio(*pair), "Σ log rho, rho = pi_theta / pi_old")
+    add("log_ratio_square", pair, _total("drift_square", _times(drift, drift)), "Σ (log rho)²")
+    add("log_ratio_max", pair, _largest(drift), "max |log rho|; 0 without loss tokens")
+    add("ratio", pair, _ratios(*pair), "Σ rho")
+    add("ratio_square", pair, _total("rho_square", _times(rho, rho)), "Σ rho²")
 
     sampled: tuple[Policy, ...] = ("theta", "old", "sampler")
     for policy in sampled:
         for form in get_args(KLForm):
-            k = _kl(policy, "ref", form)
-            add(f"kl_{policy}_ref_{form}", (policy, "ref"), k, f"Σ {form}({policy} ‖ ref)")
-            if policy == "theta" and form != "abs":
-                # Samples come from the old policy: rho corrects for that.
-                name = f"kl_theta_ref_{form}_corrected"
-                add(name, ("theta", "ref", "old"), _times(rho, k), f"Σ rho {form}(theta ‖ ref)")
+            add(
+                f"kl_{policy}_ref_{form}",
+                (policy, "ref"),
+                _kl(policy, "ref", form),
+                f"Σ {form}({policy} ‖ ref)",
+            )
+    corrected: tuple[KLForm, ...] = ("k1", "k2", "k3")
+    for form in corrected:
+        name = f"kl_theta_ref_{form}_corrected"
+        add(name, ("theta", "ref", "old"), _corrected(form), f"Σ rho {form}(theta ‖ ref)")
 
-    gap = _gap("old", "sampler")
-    weight = _ratio("old", "sampler")
+    pair = ("old", "sampler")
+    gap, weight = _gap(*pair), _ratio(*pair)
     old, sampler = _column("logp_old"), _column("logp_sampler")
+    add("mismatch", pair, _kl("old", "sampler", "abs"), "Σ |g|, g = log pi_old - log pi_sampler")
+    add("sampler_gap", pair, _log_ratio(*pair), "Σ g")
+    add("sampler_gap_square", pair, _total("gap_square", _times(gap, gap)), "Σ g²")
+    add("sampler_gap_max", pair, _largest(gap), "max |g|; 0 without loss tokens")
+    add("sampler_ratio", pair, _ratios(*pair), "Σ pi_old / pi_sampler")
     add(
-        "mismatch", ("old", "sampler"), _kl("old", "sampler", "abs"), "Σ |g|, g = log pi_old - log pi_sampler"
+        "sampler_ratio_square",
+        pair,
+        _total("weight_square", _times(weight, weight)),
+        "Σ (pi_old / pi_sampler)²",
     )
-    add("sampler_gap", ("old", "sampler"), gap, "Σ g")
-    add("sampler_gap_square", ("old", "sampler"), _times(gap, gap), "Σ g²")
-    add("sampler_ratio", ("old", "sampler"), weight, "Σ pi_old / pi_sampler")
-    add("sampler_ratio_square", ("old", "sampler"), _times(weight, weight), "Σ (pi_old / pi_sampler)²")
-    made["sampler_gap_max"] = Sum(
-        ("logp_old", "logp_sampler"), _largest(gap), "max |g|; 0 without loss tokens"
+    add("old_square", ("old",), _total("old_square", _times(old, old)), "Σ (log pi_old)²")
+    add(
+        "sampler_square",
+        ("sampler",),
+        _total("sampler_square", _times(sampler, sampler)),
+        "Σ (log pi_sampler)²",
     )
-    add("old_square", ("old",), _times(old, old), "Σ (log pi_old)²")
-    add("sampler_square", ("sampler",), _times(sampler, sampler), "Σ (log pi_sampler)²")
-    add("old_times_sampler", ("old", "sampler"), _times(old, sampler), "Σ log pi_old · log pi_sampler")
-    entropy = _column("entropy")
-    made["entropy"] = Sum(
-        ("entropy",), lambda c: c.sum_of(("entropy",), lambda: entropy(c)), "Σ entropy of the policy"
-    )
+    add("old_times_sampler", pair, _total("product", _times(old, sampler)), "Σ log pi_old · log pi_sampler")
+
+    entropy = _total("entropy", _column("entropy"))
+    made["entropy"] = Sum(("entropy",), entropy, "Σ entropy of the policy")
     made["token_advantage"] = Sum(
         ("token_advantage",),
         _mean("token_advantage"),
