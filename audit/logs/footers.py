@@ -58,7 +58,7 @@ class Footer:
 _KINDS: dict[str, Kind] = {}
 
 
-def kind_of(schema: pa.Schema, where: str) -> Kind:
+def kind_of(schema: pa.Schema, where: Path | str) -> Kind:
     """Return the columns of a schema, checked once for all files that have the same.
 
     Raises
@@ -75,7 +75,7 @@ def kind_of(schema: pa.Schema, where: str) -> Kind:
         if names.count(name) > 1:
             msg = f"{where}: column '{name}' appears {names.count(name)} times."
             raise BadLog(msg)
-        check_type(found, BY_NAME[name], where)
+        check_type(found, BY_NAME[name], str(where))
     unknown = tuple(name for name in names if name not in BY_NAME)
     if len(_KINDS) > 4096:
         _KINDS.clear()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -38,8 +39,9 @@ class ParquetPart:
         """
         self.file = file
         if footer is None:
-            with open_parquet(file.path) as parquet:
-                kind = kind_of(parquet.schema_arrow, str(file.path))
+            path = file.path
+            with open_parquet(path) as parquet:
+                kind = kind_of(parquet.schema_arrow, path)
                 footer = Footer(kind, int(parquet.metadata.num_rows))
         self.footer = footer
 
@@ -124,7 +126,7 @@ class ParquetPart:
         """
         here = [name for name in columns if name in self.types]
         where = str(self.file.path)
-        self._refuse_if_changed()
+        self.refuse_if_changed()
         with self._open() as parquet:
             found = _read(parquet, here, max_tokens, groups)
             while True:
@@ -135,7 +137,7 @@ class ParquetPart:
                 if batch is None:
                     break
                 yield from split_by_tokens(canonical_batch(batch, columns, where), max_tokens)
-        self._refuse_if_changed()
+        self.refuse_if_changed()
 
     def row_groups(self) -> list[int]:
         """Tokens of each row group, by its longest token list; its rows where it has none."""
@@ -164,12 +166,13 @@ class ParquetPart:
         if isinstance(error, pa.ArrowException) or not is_remote(self.file.path):
             if not isinstance(error, (pa.ArrowException, OSError)):
                 return error
-            self._refuse_if_changed()
+            self.refuse_if_changed()
             return BadLog(f"{self.file.path}: {what}: {str(error).splitlines()[0]}")
-        self._refuse_if_changed()
+        self.refuse_if_changed()
         return storage_error(self.file.path, error)
 
-    def _refuse_if_changed(self) -> None:
+    def refuse_if_changed(self) -> None:
+        """Raise :class:`~audit.errors.BadLog` if the file is not the one that was opened."""
         with readable(self.file.path):
             same = self.file.unchanged()
         if not same:
@@ -190,7 +193,7 @@ def open_parquet(path: Path) -> pq.ParquetFile:
             source.close()
             raise
     # As it stands, Arrow would take the name of a folder 's3:' for an address.
-    return pq.ParquetFile(path.absolute())
+    return pq.ParquetFile(os.path.abspath(path))
 
 
 def _read(

@@ -17,6 +17,7 @@ from audit.logs.footers import FooterIndex
 from audit.logs.manifest import Manifest
 from audit.logs.parquet_part import ParquetPart
 from audit.logs.parts import Part, TablePart
+from audit.logs.scalars import KEPT, read_scalars
 from audit.logs.walk import SkippedFile
 from audit.schema import BY_NAME, COLUMNS, REQUIRED, tier_of
 
@@ -152,6 +153,9 @@ class Run:
             if name in BY_NAME and BY_NAME[name].is_token_list:
                 msg = f"column '{name}' is a token list; read it with run.batches(['{name}'])."
                 raise AuditError(msg)
+        parts = [part for part in self.parts if isinstance(part, ParquetPart)]
+        if self.footers is not None and len(parts) == len(self.parts) and set(KEPT).issuperset(chosen):
+            return read_scalars(self.path, parts, chosen)
         return pa.Table.from_batches(self.batches(chosen, max_tokens=_UNBOUNDED), schema=batch_schema(chosen))
 
     def batches(self, columns: Sequence[str], *, max_tokens: int = 1_000_000) -> Iterator[pa.RecordBatch]:

@@ -1,12 +1,19 @@
 """Small logs for the tests, written by plain pyarrow: the reader is tested without the package's writer."""
 
+import os
+import time
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from audit.logs.footers import FEWEST
 from audit.schema import COLUMNS
+
+FILES = FEWEST + 4
+"""Files of a run for which something is remembered."""
+LISTS = pa.list_(pa.float32())
 
 
 def columns(step=1, rewards=(0.0, 0.5), **others):
@@ -29,6 +36,12 @@ def write(path, table=None, **options):
     table = columns() if table is None else table
     pq.write_table(table if isinstance(table, pa.Table) else pa.table(table), path, **options)
     return path
+
+
+def old(path, *, seconds=3600):
+    """Make a file look as if it had been written long ago."""
+    then = time.time_ns() - int(seconds * 1e9)
+    os.utime(path, ns=(then, then))
 
 
 def view_table(run):

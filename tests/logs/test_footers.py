@@ -3,62 +3,16 @@
 from __future__ import annotations
 
 import os
-import time
-from collections import Counter
 
 import msgspec
 import pyarrow as pa
 import pytest
-from log_samples import assert_same_rows, columns, stream_table, write
+from log_samples import FILES, LISTS, assert_same_rows, columns, old, stream_table, write
 
-from audit.logs import find_runs, open_run, parquet_part
-from audit.logs.footers import FEWEST, NAME
+from audit.logs import find_runs, open_run
+from audit.logs.footers import NAME
 
-FILES = FEWEST + 4
-LISTS = pa.list_(pa.float32())
-
-
-@pytest.fixture(autouse=True)
-def cache(monkeypatch, tmp_path_factory):
-    """The default place, whatever the environment says."""
-    monkeypatch.delenv("RLAUDIT_CACHE", raising=False)
-    monkeypatch.setenv("RLAUDIT_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
-
-
-@pytest.fixture
-def opened(monkeypatch):
-    """Count how often each file is opened by Parquet."""
-    seen: Counter[str] = Counter()
-    real = parquet_part.open_parquet
-
-    def counted(path):
-        seen[path.name] += 1
-        return real(path)
-
-    monkeypatch.setattr(parquet_part, "open_parquet", counted)
-    return seen
-
-
-def old(path, *, seconds=3600):
-    """Make a file look as if it had been written long ago."""
-    then = time.time_ns() - int(seconds * 1e9)
-    os.utime(path, ns=(then, then))
-
-
-@pytest.fixture
-def run(tmp_path):
-    """A run of some kinds of files: other columns, other types, nulls, empty lists, strangers."""
-    for step in range(FILES):
-        table = columns(step, logp_old=pa.array([[-0.5], [-1.0]], LISTS))
-        if step % 4 == 1:
-            table |= {"reward": [1, 0], "own": ["x", "y"]}
-        if step % 4 == 2:
-            table |= {"value": pa.array([None, None], LISTS), "entropy": pa.array([[], None], LISTS)}
-        if step % 4 == 3:
-            table |= {"finish_reason": pa.array(["stop", None]).dictionary_encode(), "correct": pa.nulls(2)}
-        old(write(tmp_path / "run" / "rollouts" / f"step{step}.parquet", table))
-    old(write(tmp_path / "run" / "rollouts" / "prompts.parquet", {"prompt_id": ["p"]}))
-    return tmp_path / "run"
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 def described(path):
@@ -73,67 +27,67 @@ def described(path):
     )
 
 
-def test_a_second_opening_reads_no_footer_and_says_the_same(run, opened):
-    cold = described(run)
+def test_a_second_opening_reads_no_footer_and_says_the_same(many, opened):
+    cold = described(many)
     assert sum(opened.values()) > FILES
-    open_run(run)
+    open_run(many)
     opened.clear()
-    warm = open_run(run)
+    warm = open_run(many)
     assert warm.columns == cold[0]
     assert not opened
-    assert described(run) == cold
-    assert_same_rows(stream_table(warm), stream_table(open_run(run)))
+    assert described(many) == cold
+    assert_same_rows(stream_table(warm), stream_table(open_run(many)))
 
 
-def test_the_first_opening_reads_each_footer_once(run, opened):
-    open_run(run)
+def test_the_first_opening_reads_each_footer_once(many, opened):
+    open_run(many)
     assert set(opened.values()) == {1}
 
 
-def test_only_new_and_changed_files_are_read_again(run, opened):
-    open_run(run)
-    folder = run / "rollouts"
+def test_only_new_and_changed_files_are_read_again(many, opened):
+    open_run(many)
+    folder = many / "rollouts"
     old(write(folder / "step3.parquet", columns(3, rewards=(7.0, 8.0, 9.0))), seconds=60)
     old(write(folder / "step100.parquet", columns(100)), seconds=60)
     (folder / "step5.parquet").unlink()
     opened.clear()
-    now = open_run(run)
+    now = open_run(many)
     assert dict(opened) == {"step3.parquet": 1, "step100.parquet": 1}
     steps = [int(f.name.removeprefix("rollouts/step").removesuffix(".parquet")) for f in now.files]
     assert steps == [*(n for n in range(FILES) if n != 5), 100]
     assert now.num_rows == 2 * (FILES - 1) + 1 + 2
     opened.clear()
-    open_run(run)
+    open_run(many)
     assert not opened
 
 
-def test_a_file_of_the_same_size_is_known_by_its_time(run):
-    open_run(run)
-    path = run / "rollouts" / "step4.parquet"
+def test_a_file_of_the_same_size_is_known_by_its_time(many):
+    open_run(many)
+    path = many / "rollouts" / "step4.parquet"
     size = path.stat().st_size
     old(write(path, columns(4, rewards=(float("nan"), 0.5), logp_old=pa.array([[-0.5], [-1.0]], LISTS))))
-    other = open_run(run)
+    other = open_run(many)
     old(write(path, columns(5, logp_old=pa.array([[-0.5], [-1.0]], LISTS))), seconds=50)
     assert path.stat().st_size == size
-    assert {row["step"] for row in stream_table(open_run(run)).to_pylist()} == {*range(FILES), 5} - {4}
+    assert {row["step"] for row in stream_table(open_run(many)).to_pylist()} == {*range(FILES), 5} - {4}
     with pytest.raises(ValueError, match="changed after the run was opened"):
         other.responses()
 
 
-def test_a_file_written_just_now_is_not_remembered(run, opened):
-    (run / "rollouts" / "step7.parquet").touch()
-    open_run(run)
+def test_a_file_written_just_now_is_not_remembered(many, opened):
+    (many / "rollouts" / "step7.parquet").touch()
+    open_run(many)
     opened.clear()
-    open_run(run)
+    open_run(many)
     assert dict(opened) == {"step7.parquet": 1}
 
 
 @pytest.mark.parametrize("content", [b"", b"\x00garbage", b"\x80", msgspec.msgpack.encode({"schemas": []})])
-def test_a_damaged_index_is_as_none(run, content, opened):
-    cold = described(run)
-    index = run / ".rlaudit" / NAME
+def test_a_damaged_index_is_as_none(many, content, opened):
+    cold = described(many)
+    index = many / ".rlaudit" / NAME
     index.write_bytes(content)
-    assert described(run) == cold
+    assert described(many) == cold
     assert index.read_bytes() != content
 
 
@@ -146,24 +100,24 @@ def test_a_damaged_index_is_as_none(run, content, opened):
         {"held": [-1] * FILES},
     ],
 )
-def test_an_index_that_contradicts_itself_is_as_none(run, change):
-    cold = described(run)
-    index = run / ".rlaudit" / NAME
+def test_an_index_that_contradicts_itself_is_as_none(many, change):
+    cold = described(many)
+    index = many / ".rlaudit" / NAME
     index.write_bytes(msgspec.msgpack.encode(msgspec.msgpack.decode(index.read_bytes()) | change))
-    assert described(run) == cold
+    assert described(many) == cold
 
 
-def test_an_index_that_lies_about_rows_is_found_out_when_they_are_read(run):
-    open_run(run)
-    index = run / ".rlaudit" / NAME
+def test_an_index_that_lies_about_rows_is_found_out_when_they_are_read(many):
+    open_run(many)
+    index = many / ".rlaudit" / NAME
     stored = msgspec.msgpack.decode(index.read_bytes())
     index.write_bytes(msgspec.msgpack.encode(stored | {"rows": [n + 1 for n in stored["rows"]]}))
     with pytest.raises(ValueError, match="open the run again"):
-        open_run(run).responses()
+        open_run(many).responses()
 
 
 @pytest.mark.parametrize("how", ["off", "read-only", "few"])
-def test_nothing_is_needed_and_nothing_left_behind(run, how, monkeypatch, tmp_path):
+def test_nothing_is_needed_and_nothing_left_behind(many, how, monkeypatch, tmp_path):
     if how == "off":
         monkeypatch.setenv("RLAUDIT_CACHE", "off")
     elif how == "read-only":
@@ -172,17 +126,17 @@ def test_nothing_is_needed_and_nothing_left_behind(run, how, monkeypatch, tmp_pa
         monkeypatch.setenv("RLAUDIT_CACHE_DIR", str(tmp_path / "file" / "below"))
     else:
         for step in range(5, FILES):
-            (run / "rollouts" / f"step{step}.parquet").unlink()
+            (many / "rollouts" / f"step{step}.parquet").unlink()
     before = sorted(tmp_path.rglob("*"))
-    assert described(run) == described(run)
+    assert described(many) == described(many)
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_a_moved_run_keeps_its_index(run, opened):
-    open_run(run)
-    run.rename(run.with_name("elsewhere"))
+def test_a_moved_run_keeps_its_index(many, opened):
+    open_run(many)
+    many.rename(many.with_name("elsewhere"))
     opened.clear()
-    assert open_run(run.with_name("elsewhere")).num_rows == 2 * FILES
+    assert open_run(many.with_name("elsewhere")).num_rows == 2 * FILES
     assert not opened
 
 
