@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from audit.errors import UnknownName
-from audit.facts.tokenpass import factor_facts
+from audit.facts.tokenpass import breakdowns, factor_facts
 from audit.facts.tokenpass.arrays import Array
 from audit.facts.tokenpass.chunk import Chunk
 from audit.facts.tokenpass.sums import SUMS
@@ -52,6 +52,8 @@ def read_name(name: str) -> Fact:
         return Fact(name, (), None)
     if name == TEXT_KEY:
         return Fact(name, ("token_ids",), None)
+    if (part := breakdowns.parse(name)) is not None:
+        return Fact(name, breakdowns.needs(part), lambda chunk: breakdowns.evaluate(chunk, part))
     fact = factor_facts.parse(name)
     if fact is None:
         raise UnknownName.of("fact", name, (*SUMS, LOGGED, TEXT_KEY))
