@@ -51,7 +51,12 @@ class Section:
 def keep(name: str, section: Section, folder: Path = SECTIONS) -> None:
     """Keep a section, with where and when it was measured, until it is measured again."""
     folder.mkdir(parents=True, exist_ok=True)
-    content = {**asdict(section), "measured": f"{dt.date.today().isoformat()}, {machine()}"}
+    load = f"Load average when this was measured: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores."
+    content = {
+        **asdict(section),
+        "measured": f"{dt.date.today().isoformat()}, {machine()}",
+        "notes": [*section.notes, load],
+    }
     (folder / f"{name}.json").write_text(json.dumps(content, indent=1), encoding="utf-8")
 
 
