@@ -118,16 +118,16 @@ def facts(
 
 def _runs(paths: list[str]) -> Iterator[tuple[str, Run | AuditError]]:
     """Open the runs that the paths mean; one that cannot be opened is yielded as its error."""
-    from pathlib import Path
-
     from audit.importers import find_runs, open_run
+    from audit.logs.places import is_directory, to_place
 
     for path in paths:
         try:
             yield path, open_run(path)
         except AuditError as error:
-            entries = find_runs(path) if Path(path).is_dir() else []
-            if not entries or (len(entries) == 1 and entries[0].path.resolve() == Path(path).resolve()):
+            place = to_place(path)
+            entries = find_runs(place) if is_directory(place) else []
+            if not entries or (len(entries) == 1 and entries[0].path.resolve() == place.resolve()):
                 yield path, error
             for entry in entries:
                 yield str(entry.path), entry.run or entry.error or error

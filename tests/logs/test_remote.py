@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import pickle
+import re
 import shutil
 import socket
 import subprocess
@@ -11,6 +13,7 @@ import uuid
 from pathlib import Path
 
 import fsspec
+import pyarrow.parquet as pq
 import pytest
 from log_samples import assert_same_rows, columns, stream_table, view_table, write
 from synthetic import centred, rollouts, standardised, with_advantages
@@ -21,7 +24,7 @@ from audit.analyses.explain import explain
 from audit.cli import main
 from audit.errors import AuditError, BadLog
 from audit.importers import find_runs, open_run
-from audit.logs import parquet_part, places
+from audit.logs import catalogue, parquet_part, places
 from audit.logs.places import is_remote, to_place
 from audit.logs.validate import validate
 from audit.report.as_json import as_json
@@ -99,6 +102,28 @@ def test_the_same_rows_and_answers_as_from_this_machine(store, two):
     assert as_json(explained) == as_json(explain(here, open_run(two / "b")))
 
 
+def done(*arguments: str) -> None:
+    """Call the command line, which must succeed."""
+    with pytest.raises(SystemExit) as end:
+        main(list(arguments))
+    assert not end.value.code
+
+
+def test_verbs_on_an_address_print_what_they_print_here(s3, two, capsys, tmp_path):
+    s3.mkdir("verbs")
+    put(s3, two, "s3://verbs/runs")
+    out = tmp_path / "w.parquet"
+    for verb in (["summary"], ["summary", "/a"], ["check", "/a"], ["length", "/a"], ["facts"]):
+        said = []
+        for root in (two, "s3://verbs/runs"):
+            done(verb[0], f"{root}{''.join(verb[1:])}", "--json")
+            said.append(re.sub(r'"(path|stored|seconds|tokens_per_second)": .*', "", capsys.readouterr().out))
+        assert said[0].replace(str(two), "s3://verbs/runs") == said[1]
+        assert len(said[0]) > 100
+    done("weights", "s3://verbs/runs/a", "-o", str(out))
+    assert pq.read_table(out).num_rows == 36
+
+
 def test_one_file_a_foreign_log_and_a_whole_bucket(store, two):
     address, system = store
     put(system, two / "a", address)
@@ -151,10 +176,40 @@ def test_a_file_that_vanishes_or_changes_is_noticed(store, tmp_path):
         run.responses()
     run = open_run(f"{address}/run")
     assert run.responses(["step"])["step"].to_pylist() == [1, 1, 3, 3]
-    system.rm(str(run.files[0].path).split("://")[1] if address.startswith("s3") else run.files[0].path.path)
+    system.rm(places.store_of(run.files[0].path)[1])
     with pytest.raises(BadLog, match=r"1\.parquet"):
         run.responses()
     assert open_run(f"{address}/run").num_rows == 2
+
+
+def test_a_file_that_vanishes_while_the_run_is_opened(store, tmp_path, monkeypatch):
+    address, system = store
+    for step in (1, 2):
+        write(tmp_path / f"{step}.parquet", columns(step))
+    put(system, tmp_path, f"{address}/run")
+    listed = catalogue.list_files
+
+    def and_then_gone(*arguments):
+        found = listed(*arguments)
+        system.rm(places.store_of(found[0][0].path)[1])
+        return found
+
+    monkeypatch.setattr(catalogue, "list_files", and_then_gone)
+    run = open_run(f"{address}/run")
+    assert [file.name for file in run.files] == ["2.parquet"]
+    assert [skip.reason for skip in run.skipped] == ["removed while the run was opened"]
+
+
+@pytest.mark.parametrize("name", ["run", "a run", "it's run[1] *#", "läufe/ü", "100%25"])
+def test_odd_names_slashes_and_other_processes(store, tmp_path, name):
+    address, system = store
+    write(tmp_path / "rollouts" / "step=1" / "a.parquet")
+    put(system, tmp_path, f"{address}/{name}")
+    for text in (f"{address}/{name}", f"{address}/{name}/"):
+        run = pickle.loads(pickle.dumps(open_run(text)))
+        assert run.run_id == name.rsplit("/", 1)[-1]
+        assert run.responses(["reward"])["reward"].to_pylist() == [0.0, 0.5]
+    assert [entry.run_id for entry in find_runs(address)] == [run.run_id]
 
 
 def test_a_second_opening_asks_for_no_footer(store, two, monkeypatch):
