@@ -62,6 +62,22 @@ class Segments(Protocol):
         """Whether no value is NaN or infinite."""
         ...
 
+    def all_within(self, values: Array, bound: float) -> bool:
+        """Whether every value is at most ``bound``; not so where one is NaN."""
+        ...
+
+    def places(self, mask: Array) -> Array:
+        """Where ``mask`` is true, int64, ascending."""
+        ...
+
+    def rows_of(self, places: Array) -> Array:
+        """Response that each of ``places`` lies in, int64."""
+        ...
+
+    def sum_by(self, rows: Array, values: Array | None) -> Array:
+        """Sum of values over the response that each belongs to, shape (R,), float64; None: their number."""
+        ...
+
     def host(self, values: Array) -> np.ndarray:
         """Bring a result back as a NumPy array."""
         ...
@@ -71,6 +87,7 @@ class NumpySegments:
     """Segment operations on the CPU."""
 
     def __init__(self, offsets: np.ndarray) -> None:
+        self._ends = offsets[1:]
         self._lengths = np.diff(offsets)
         # reduceat takes a start, not a range: an empty response would get the first token of the next.
         self._held = np.flatnonzero(self._lengths)
@@ -105,6 +122,18 @@ class NumpySegments:
 
     def finite(self, values: Array) -> bool:
         return bool(np.isfinite(values).all())
+
+    def all_within(self, values: Array, bound: float) -> bool:
+        return bool(values.size == 0 or values.max() <= bound)
+
+    def places(self, mask: Array) -> Array:
+        return np.flatnonzero(mask)
+
+    def rows_of(self, places: Array) -> Array:
+        return np.searchsorted(self._ends, places, side="right")
+
+    def sum_by(self, rows: Array, values: Array | None) -> Array:
+        return np.bincount(rows, weights=values, minlength=len(self._lengths)).astype(np.float64)
 
     def host(self, values: Array) -> np.ndarray:
         return np.asarray(values)
@@ -158,6 +187,19 @@ class TorchSegments:
 
     def finite(self, values: Array) -> bool:
         return bool(values.isfinite().all())
+
+    def all_within(self, values: Array, bound: float) -> bool:
+        return bool(values.numel() == 0 or values.max() <= bound)
+
+    def places(self, mask: Array) -> Array:
+        return mask.nonzero().squeeze(1)
+
+    def rows_of(self, places: Array) -> Array:
+        return self._torch.searchsorted(self._offsets[1:].contiguous(), places, right=True)
+
+    def sum_by(self, rows: Array, values: Array | None) -> Array:
+        added = self._torch.ones_like(rows, dtype=self._torch.float64) if values is None else values
+        return self._torch.zeros_like(self.lengths).index_add(0, rows, added)
 
     def host(self, values: Array) -> np.ndarray:
         return np.asarray(values.cpu().numpy())

@@ -6,8 +6,9 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from audit.facts.tokenpass import clipped
 from audit.facts.tokenpass.arrays import Array
-from audit.facts.tokenpass.chunk import Chunk
+from audit.facts.tokenpass.chunk import Chunk, NotLogged
 from audit.facts.tokenpass.factor_values import Value, columns_of, value_of
 from audit.facts.tokenpass.factors import Factor, PolicyFactor
 
@@ -67,15 +68,17 @@ def evaluate(chunk: Chunk, fact: FactorFact) -> Array:
     NotLogged
         Log-probs that it needs are not in the log.
     """
-    values = [_value(chunk, factor) for factor in fact.factors]
-    first = values[0]
+    for column in needs(fact):
+        if not chunk.has(column):
+            raise NotLogged(column)
+    first, last = fact.factors[0], fact.factors[-1]
     if fact.of == "counted":
-        return _counted(chunk, fact.factors[0])
+        return _counted(chunk, first)
     if fact.of == "zeroed":
         return _zeroed(chunk, first)
     if fact.of == "sum":
-        return _sum(chunk, fact.factors[0], first)
-    return _dot(chunk, fact, first, values[-1])
+        return _sum(chunk, first)
+    return _dot(chunk, first, last)
 
 
 _VALUES: dict[Factor, tuple[str, ...]] = {}
@@ -94,24 +97,50 @@ def _value(chunk: Chunk, factor: Factor) -> Value:
     return found
 
 
-def _sum(chunk: Chunk, factor: Factor, value: Value) -> Array:
-    if value.per_row:
-        return value.values * chunk.loss_tokens
-    found: Array = chunk.sum_of(_key(factor), lambda: value.values)
+def _clipped(chunk: Chunk, factor: Factor) -> clipped.Clipped | None:
+    found: clipped.Clipped | None = chunk.once(
+        ("clipped", *_key(factor)), lambda: clipped.clipped(chunk, factor)
+    )
     return found
 
 
-def _dot(chunk: Chunk, fact: FactorFact, a: Value, b: Value) -> Array:
+def _sum(chunk: Chunk, factor: Factor) -> Array:
+    if (one := _clipped(chunk, factor)) is not None:
+        return clipped.total(chunk, one)
+    value = _value(chunk, factor)
+    if value.per_row:
+        return value.values * chunk.loss_tokens
+    return chunk.sum_of(_key(factor), lambda: value.values)
+
+
+def _dot(chunk: Chunk, first: Factor, last: Factor) -> Array:
+    if first == last and (one := _clipped(chunk, first)) is not None:
+        return clipped.square(chunk, one)
+    for factor, other in ((first, last), (last, first)):
+        one = _clipped(chunk, factor)
+        if one is not None and _clipped(chunk, other) is None:
+            return _clipped_times(chunk, one, factor, other)
+    a, b = _value(chunk, first), _value(chunk, last)
     if a.per_row and b.per_row:
         return a.values * b.values * chunk.loss_tokens
     if a.per_row:
-        return a.values * _sum(chunk, fact.factors[-1], b)
+        return a.values * _sum(chunk, last)
     if b.per_row:
-        return b.values * _sum(chunk, fact.factors[0], a)
+        return b.values * _sum(chunk, first)
     return chunk.segments.sum(a.values * b.values)
 
 
-def _zeroed(chunk: Chunk, value: Value) -> Array:
+def _clipped_times(chunk: Chunk, one: clipped.Clipped, factor: Factor, other: Factor) -> Array:
+    value = _value(chunk, other)
+    if value.per_row:
+        return value.values * _sum(chunk, factor)
+    return clipped.times(chunk, one, _key(other)[1], lambda: value.values)
+
+
+def _zeroed(chunk: Chunk, factor: Factor) -> Array:
+    if (one := _clipped(chunk, factor)) is not None:
+        return one.count
+    value = _value(chunk, factor)
     if value.zeroed is None:
         return chunk.segments.lengths * 0.0
     if value.per_row:

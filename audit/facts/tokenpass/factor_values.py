@@ -78,14 +78,14 @@ def _policy(chunk: Chunk, factor: PolicyFactor) -> Value | None:
     if isinstance(clip, CISPOClip):
         low, high = band(clip.epsilon_low, clip.epsilon_high)
         return Value(_masked(chunk, rho.clip(low, high), per_row), per_row, None)
-    zeroed = _clipped(rho, clip, factor.sign)
+    zeroed = beyond(rho, clip, factor.sign)
     # inf · 0 is NaN: the clip removes an infinite ratio, it does not make it one.
     finite = chunk.once(("finite", str(ratio)), lambda: chunk.segments.finite(rho))
     kept = rho * ~zeroed if finite else chunk.segments.where(~zeroed, rho)
     return Value(_masked(chunk, kept, per_row), per_row, zeroed)
 
 
-def _clipped(rho: Array, clip: PPOClip, sign: int) -> Array:
+def beyond(rho: Array, clip: PPOClip, sign: int) -> Array:
     """Tokens that PPO's clip removes; see :class:`audit.objectives.surrogates.clip.PPOClip`."""
     low, high = band(clip.epsilon_low, clip.epsilon_high)
     delta = math.inf if clip.delta is None else clip.delta

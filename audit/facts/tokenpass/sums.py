@@ -146,9 +146,12 @@ def _make() -> dict[str, Sum]:
     pair = ("old", "sampler")
     gap, weight = _gap(*pair), _ratio(*pair)
     old, sampler = _column("logp_old"), _column("logp_sampler")
+    old_square = _total("old_square", _times(old, old))
+    sampler_square = _total("sampler_square", _times(sampler, sampler))
+    gap_square = _total("gap_square", _times(gap, gap))
     add("mismatch", pair, _kl("old", "sampler", "abs"), "Σ |g|, g = log pi_old - log pi_sampler")
     add("sampler_gap", pair, _log_ratio(*pair), "Σ g")
-    add("sampler_gap_square", pair, _total("gap_square", _times(gap, gap)), "Σ g²")
+    add("sampler_gap_square", pair, gap_square, "Σ g²")
     add("sampler_gap_max", pair, _largest(gap), "max |g|; 0 without loss tokens")
     add("sampler_ratio", pair, _ratios(*pair), "Σ pi_old / pi_sampler")
     add(
@@ -157,14 +160,13 @@ def _make() -> dict[str, Sum]:
         _total("weight_square", _times(weight, weight)),
         "Σ (pi_old / pi_sampler)²",
     )
-    add("old_square", ("old",), _total("old_square", _times(old, old)), "Σ (log pi_old)²")
-    add(
-        "sampler_square",
-        ("sampler",),
-        _total("sampler_square", _times(sampler, sampler)),
-        "Σ (log pi_sampler)²",
-    )
-    add("old_times_sampler", pair, _total("product", _times(old, sampler)), "Σ log pi_old · log pi_sampler")
+    add("old_square", ("old",), old_square, "Σ (log pi_old)²")
+    add("sampler_square", ("sampler",), sampler_square, "Σ (log pi_sampler)²")
+
+    def product(chunk: Chunk) -> Array:
+        return 0.5 * (old_square(chunk) + sampler_square(chunk) - gap_square(chunk))
+
+    add("old_times_sampler", pair, product, "Σ log pi_old · log pi_sampler")
 
     entropy = _total("entropy", _column("entropy"))
     made["entropy"] = Sum(("entropy",), entropy, "Σ entropy of the policy")
