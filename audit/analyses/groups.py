@@ -6,7 +6,8 @@ import msgspec
 import numpy as np
 
 from audit.analyses.outcomes import first_pass
-from audit.facts.rows import RunRows
+from audit.analyses.samples import spans, trajectories
+from audit.facts.rows import RunRows, dense
 from audit.stats import Estimate, ratio_of_sums
 
 
@@ -14,7 +15,7 @@ class Groups(msgspec.Struct, frozen=True):
     """Groups of one run; arrays of shape (groups,), in the order of the dense group code."""
 
     size: np.ndarray
-    """Scorable, trained responses, int64."""
+    """Scorable, trained samples, int64; the rows of a trajectory are one."""
     dead: np.ndarray
     """bool; all rewards equal (max = min), so the group carries no signal."""
     prompt: np.ndarray
@@ -32,13 +33,11 @@ def groups_of(rows: RunRows) -> Groups:
     reward = rows.numpy("reward")
     used = first_pass(rows) & rows.grouped & np.isfinite(reward)
     count = int(rows.sample.max(initial=-1)) + 1
-    code = rows.sample[used]
-    high, low = np.full(count, -np.inf), np.full(count, np.inf)
-    np.maximum.at(high, code, reward[used])
-    np.minimum.at(low, code, reward[used])
+    low, high = spans(reward[used], rows.sample[used], count)
     prompt = np.zeros(count, dtype=np.int64)
     prompt[rows.sample] = rows.prompt
-    return Groups(size=np.bincount(code, minlength=count), dead=high <= low, prompt=prompt)
+    _, one = np.unique(dense(rows.sample[used], trajectories(rows)[used]), return_index=True)
+    return Groups(size=np.bincount(rows.sample[used][one], minlength=count), dead=high <= low, prompt=prompt)
 
 
 def zero_signal_share(rows: RunRows) -> Estimate:

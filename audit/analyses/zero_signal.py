@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import comb
 
 import msgspec
+import numpy as np
 
 from audit.analyses.possible_groups import possible_groups
 from audit.analyses.prompt_factor import check_rate
-from audit.errors import AuditError
 from audit.objectives.objective import Objective
 
 
@@ -34,32 +33,48 @@ def zero_signal(share: Sequence[float], group_size: int) -> float:
     return float(sum(part**group_size for part in share))
 
 
-def zero_signal_estimate(counts: Sequence[int], group_size: int) -> float:
-    """Unbiased estimate of :func:`zero_signal` for groups of another size, from n pooled rewards.
+def zero_signal_estimate(
+    counts: np.ndarray, group_size: int | np.ndarray, pool: np.ndarray | None = None
+) -> np.ndarray:
+    """Unbiased estimate of :func:`zero_signal` for groups of any size, from pooled rewards.
 
     Parameters
     ----------
-    counts : sequence of int, shape (V,)
-        How many of the n sampled responses of a prompt earned each reward.
-    group_size : int
-        G', at most n.
+    counts : ndarray, int, shape (K,)
+        How many samples of a pool earned one reward; one entry per pool and reward.
+    group_size : int or ndarray of shape (P,)
+        G'; may differ between pools.
+    pool : ndarray, int64, shape (K,), optional
+        Dense code of the pool of each entry; default: all are of one.
+
+    Returns
+    -------
+    ndarray, float64, shape (P,)
+        NaN for a pool of fewer than G' samples: it says nothing about such groups.
 
     Notes
     -----
-    The share of subsets of G' responses that are all alike, sum_v C(n_v, G') / C(n, G'): hypergeometric, as
+    The share of subsets of G' samples that are all alike, sum_v C(n_v, G') / C(n, G'): hypergeometric, as
     the unbiased pass@k estimator (Chen et al. 2021, arXiv:2107.03374, eq. 1). Plugging the observed rate into
     p^G + (1 - p)^G overstates it.
-
-    Raises
-    ------
-    AuditError
-        Fewer samples than the group size asked for.
     """
-    n = sum(counts)
-    if not 1 <= group_size <= n:
-        msg = f"{n} sampled responses say nothing about groups of {group_size}: G' must be from 1 to {n}."
-        raise AuditError(msg)
-    return sum(comb(k, group_size) for k in counts) / comb(n, group_size)
+    counts = np.asarray(counts, dtype=float)
+    pool = np.zeros(len(counts), dtype=np.int64) if pool is None else pool
+    n = np.bincount(pool, weights=counts)
+    size = np.broadcast_to(np.asarray(group_size, dtype=float), n.shape)
+    with np.errstate(invalid="ignore"):
+        part = np.exp(_log_choose(counts, size[pool]) - _log_choose(n, size)[pool])
+    made: np.ndarray = np.where(n >= size, np.bincount(pool, weights=part, minlength=len(n)), np.nan)
+    return made
+
+
+def _log_choose(n: np.ndarray, k: np.ndarray) -> np.ndarray:
+    """log C(n, k); -inf where k > n."""
+    from scipy.special import gammaln
+
+    rest = np.maximum(n - k, 0.0)
+    made: np.ndarray = np.where(n >= k, gammaln(n + 1) - gammaln(k + 1) - gammaln(rest + 1), -np.inf)
+    return made
 
 
 def silences(objective: Objective, group_size: int, rates: Sequence[float]) -> list[Silence]:

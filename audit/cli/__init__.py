@@ -8,7 +8,18 @@ from typing import Any
 
 import typer
 
-from audit.cli import cache, compare, dashboard, dialect, facts, objectives, single, testbed, weights
+from audit.cli import (
+    breakdown,
+    cache,
+    compare,
+    dashboard,
+    dialect,
+    facts,
+    objectives,
+    single,
+    testbed,
+    weights,
+)
 from audit.errors import AuditError
 
 app = typer.Typer(
@@ -21,7 +32,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for group in (compare, single, weights, objectives, dialect, facts, cache, testbed, dashboard):
+for group in (compare, single, breakdown, weights, objectives, dialect, facts, cache, testbed, dashboard):
     group.register(app)
 
 

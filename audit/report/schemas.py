@@ -16,6 +16,7 @@ from audit.analyses.directory import DirectorySummary
 from audit.analyses.explain import Explanation
 from audit.analyses.length import LengthBias
 from audit.analyses.summary import Summary
+from audit.analyses.zero_groups import GroupBreakdown
 from audit.report.as_json import as_json
 
 CONTRACTS: dict[str, Any] = {
@@ -23,6 +24,7 @@ CONTRACTS: dict[str, Any] = {
     "summary": Summary | DirectorySummary,
     "check": Check,
     "length": LengthBias,
+    "groups": GroupBreakdown,
 }
 """Verb → what it prints with ``--json``."""
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import math
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from audit.analyses.zero_signal import silences, zero_signal, zero_signal_estimate
-from audit.errors import AuditError
 from audit.objectives.catalogue import named
 
 
@@ -29,7 +30,7 @@ def test_the_estimator_is_the_share_of_subsets_that_are_alike(counts, data) -> N
     size = data.draw(st.integers(1, len(pooled)))
     subsets = list(itertools.combinations(pooled, size))
     alike = sum(len(set(subset)) == 1 for subset in subsets) / len(subsets)
-    assert zero_signal_estimate(counts, size) == pytest.approx(alike)
+    assert zero_signal_estimate(np.array(counts), size) == pytest.approx([alike])
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5])
@@ -38,14 +39,22 @@ def test_the_estimator_is_unbiased(size) -> None:
     expected = 0.0
     for rewards in itertools.product((0, 1), repeat=n):
         k = sum(rewards)
-        expected += p**k * (1 - p) ** (n - k) * zero_signal_estimate((n - k, k), size)
+        expected += p**k * (1 - p) ** (n - k) * zero_signal_estimate(np.array([n - k, k]), size).item()
     assert expected == pytest.approx(zero_signal((1 - p, p), size))
 
 
-@pytest.mark.parametrize("size", [0, 9])
-def test_a_group_larger_than_the_pool_is_refused(size) -> None:
-    with pytest.raises(AuditError, match="must be from 1 to 8"):
-        zero_signal_estimate((3, 5), size)
+def test_a_pool_smaller_than_the_group_says_nothing_and_does_not_disturb_others() -> None:
+    counts, pool = np.array([3, 5, 4, 1]), np.array([0, 0, 1, 2])
+    made = zero_signal_estimate(counts, np.array([9, 3, 1]), pool)
+    assert np.isnan(made[0])
+    assert made[1:].tolist() == pytest.approx([1.0, 1.0])
+    assert zero_signal_estimate(counts, np.array([4, 3, 1]), pool)[0] == pytest.approx(5 / 70)
+
+
+def test_large_pools_agree_with_exact_integers() -> None:
+    counts = np.array([700, 300])
+    exact = (math.comb(700, 64) + math.comb(300, 64)) / math.comb(1000, 64)
+    assert zero_signal_estimate(counts, 64) == pytest.approx([exact], rel=1e-9)
 
 
 def test_an_objective_may_be_silent_more_often_or_less() -> None:

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from audit.report.text.check import show_check
     from audit.report.text.explanation import show_explanation
+    from audit.report.text.groups import show_groups
     from audit.report.text.length import show_length
     from audit.report.text.summary import show_summary
 
-__all__ = ["show_check", "show_explanation", "show_length", "show_summary"]
+__all__ = ["show_check", "show_explanation", "show_groups", "show_length", "show_summary"]
 
 
 def __getattr__(name: str) -> Any:

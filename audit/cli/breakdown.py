@@ -1,0 +1,71 @@
+"""Verbs that break one run down: ``groups``, ``prompts``, ``rewards``, ``staleness``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from audit.cli.options import AsJson, ObjectiveOption, RunPath, SetOption, emit_json, objective_for
+
+if TYPE_CHECKING:
+    from audit.facts.rows import RunRows
+    from audit.objectives.objective import Objective
+
+GroupSizes = Annotated[
+    list[int] | None,
+    typer.Option(
+        "--group-size",
+        metavar="G",
+        min=2,
+        help="Estimate the share of groups without signal at this size too; may be repeated.",
+    ),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verbs of this file."""
+    app.command()(groups)
+
+
+def groups(
+    path: RunPath,
+    objective: ObjectiveOption = None,
+    changes: SetOption = None,
+    group_size: GroupSizes = None,
+    as_json: AsJson = False,
+) -> None:
+    """Find groups without signal: how many, over steps, against success rates, at other sizes, at what cost.
+
+    Example: rlaudit groups sample_logs/team/grpo-seed1
+    """
+    from audit.analyses.zero_groups import group_breakdown
+    from audit.cli.progress import working
+    from audit.facts.rows import RunRows
+    from audit.importers import open_run
+
+    run = open_run(path)
+    with working(f"grouping {run.run_id}"):
+        rows = RunRows.read(run)
+        chosen, notes = _objective(rows, objective, changes)
+        result = group_breakdown(rows, chosen, sizes=group_size or (), notes=notes)
+    if as_json:
+        emit_json(result)
+        return
+    from audit.report.text import show_groups
+
+    show_groups(result)
+
+
+def _objective(
+    rows: RunRows, text: str | None, changes: list[str] | None
+) -> tuple[Objective | None, list[str]]:
+    """The objective asked for, else the run's own; None, with the reason, where the run declares none."""
+    from audit.errors import BadManifest, BadObjective
+
+    if text is not None or changes:
+        return objective_for(rows, text, changes)
+    try:
+        return objective_for(rows, None, None)
+    except (BadObjective, BadManifest) as error:
+        return None, [str(error)]
