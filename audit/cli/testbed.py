@@ -78,27 +78,27 @@ def train_on_testbed(
         sampler_noise=noise,
     )
     language = Language(answer=answer.value)
-    with _bar(f"training {setup.objective.name}", steps) as progress:
+    with progress_bar(f"training {setup.objective.name}", steps) as progress:
         written = write_runs(out, language, setup, range(seeds), steps, progress=progress)
     for folder in written:
         typer.echo(f"{folder}: {steps * epochs} optimiser steps.")
 
 
 @contextmanager
-def _bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Show a bar on a terminal; the body calls what it is given with the steps done."""
+def progress_bar(what: str, total: float) -> Iterator[Callable[[float], None]]:
+    """Show a bar on a terminal; the body calls what it is given with how much of ``total`` is done."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
     from audit.report.format import visible
 
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(),
-        MofNCompleteColumn(),
+        TaskProgressColumn(),
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:

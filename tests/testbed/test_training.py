@@ -28,7 +28,7 @@ def trained(setup: Setup, seeds: range, batches: int, language: Language = SHORT
 
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_every_algorithm_learns(name: str) -> None:
-    trainer = trained(Setup(objective=named(name), rate=6.0, sampler_noise=0.05), range(4), 20)
+    trainer = trained(Setup(objective=named(name), rate=6.0, sampler_noise=0.05), range(4), 14)
     gained = exact.success(SHORT, trainer.policy).mean(-1) - sum(SHORT.rates) / len(SHORT.rates)
     assert float(gained.mean()) > 2.5 * float(gained.std()) / 2.0
     assert float(gained.mean()) > 0.02
