@@ -15,6 +15,7 @@ from audit.cli import (
     dashboard,
     dialect,
     facts,
+    figures,
     objectives,
     single,
     testbed,
@@ -32,7 +33,19 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for group in (compare, single, breakdown, weights, objectives, dialect, facts, cache, testbed, dashboard):
+for group in (
+    compare,
+    single,
+    breakdown,
+    weights,
+    objectives,
+    dialect,
+    facts,
+    cache,
+    testbed,
+    figures,
+    dashboard,
+):
     group.register(app)
 
 
