@@ -14,6 +14,9 @@ import typer
 from audit.cli.options import SetOption, load_objective
 from audit.errors import AuditError
 
+MOST_SEEDS = 100
+"""Runs are trained side by side: more would fill the memory."""
+
 
 class Answer(StrEnum):
     """Which letter of a response counts."""
@@ -64,8 +67,8 @@ def train_on_testbed(
     from audit.testbed.recording import write_runs
     from audit.testbed.training import Setup
 
-    if seeds < 1:
-        msg = f"--seeds must be at least 1, not {seeds}."
+    if not 1 <= seeds <= MOST_SEEDS:
+        msg = f"--seeds must be from 1 to {MOST_SEEDS}, not {seeds}."
         raise AuditError(msg)
     # The tensors are too small for more, and one thread adds up in one order.
     torch.set_num_threads(1)

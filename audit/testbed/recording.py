@@ -52,8 +52,12 @@ def write_runs(
     if steps < 1:
         msg = f"--steps must be at least 1, not {steps}."
         raise AuditError(msg)
+    name = setup.objective.name
+    if not name or name.startswith(".") or not name.isprintable() or {"/", "\\"} & set(name):
+        msg = f"objective name {name!r} cannot be the name of a directory: --set name=NAME gives another."
+        raise AuditError(msg)
     trainer = Trainer(language, setup, seeds)
-    folders = [directory / f"{setup.objective.name}-seed{seed}" for seed in seeds]
+    folders = [directory / f"{name}-seed{seed}" for seed in seeds]
     check_new_runs(directory, folders)
     with ExitStack() as stack:
         writers, metrics = [], []

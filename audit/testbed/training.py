@@ -17,6 +17,9 @@ from audit.testbed.language import Language
 from audit.testbed.sampling import Draw, responses_of, sample
 from audit.testbed.trainable import needs_critic, prepared, terminal_reward
 
+LARGEST_GROUP = 4096
+"""Larger groups are refused: no trainer uses them, and they would fill the memory."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Setup:
@@ -37,7 +40,7 @@ class Setup:
     def problems(self, language: Language) -> list[str]:
         """What is out of range, one sentence each."""
         checks = {
-            "--group-size must be at least 1": self.group_size >= 1,
+            f"--group-size must be from 1 to {LARGEST_GROUP}": 1 <= self.group_size <= LARGEST_GROUP,
             "--epochs must be at least 1": self.epochs >= 1,
             "--lr must be a positive number": 0.0 < self.rate < float("inf"),
             f"--micro-batches must be from 1 to {language.prompts}, the prompts of a batch": 1
