@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -97,7 +98,7 @@ def facts(
         raise AuditError(msg)
     done: list[RunFacts] = []
     broken: list[BrokenRun] = []
-    with watching() as progress:
+    with watching() as progress, _cluster(engine, address):
         for path, run in _runs(paths):
             try:
                 if isinstance(run, AuditError):
@@ -162,6 +163,15 @@ def _compute(
         stored=None if account.place is None else str(account.place),
         not_stored=account.not_stored,
     )
+
+
+def _cluster(engine: EngineName, address: str | None) -> AbstractContextManager[object]:
+    """Ray for all runs together: to start it takes longer than most of them."""
+    if engine is not EngineName.ray:
+        return nullcontext()
+    from audit.facts.engines.ray import cluster
+
+    return cluster(address)
 
 
 def _ray(run: Run, address: str | None) -> Engine:

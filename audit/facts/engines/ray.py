@@ -74,7 +74,7 @@ def compute(
     """
     if not parts:
         return
-    with _cluster(address) as ray:
+    with cluster(address) as ray:
         share = {"num_cpus": 1, "num_gpus": _GPU_SHARE} if device == "cuda" else {"num_cpus": 1}
         task = ray.remote(max_retries=RETRIES, retry_exceptions=[Unreachable], **share)(_facts)
         shared = ray.put((tuple(names), "cuda" if device == "cuda" else "cpu", in_tokens, os.getcwd()))
@@ -149,8 +149,24 @@ def _result(ray: Any, done: Any, name: str) -> tuple[pa.Table, int, int]:
 
 
 @contextmanager
-def _cluster(address: str | None) -> Iterator[Any]:
-    """The ray module, connected; disconnected again if it was not before."""
+def cluster(address: str | None) -> Iterator[Any]:
+    """Connect to Ray, or start it; around several runs, so that it starts once.
+
+    Parameters
+    ----------
+    address : str, optional
+        As of :func:`compute`, whose clusters this opens too.
+
+    Yields
+    ------
+    module
+        ``ray``, connected; disconnected again afterwards if it was not before.
+
+    Raises
+    ------
+    AuditError
+        Ray is not installed, or the address cannot be reached.
+    """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     # Ray would hide GPUs that exist from a task that asks for none, and warns that it will not any more.
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")

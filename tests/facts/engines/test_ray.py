@@ -34,7 +34,7 @@ def cluster():
     """One cluster for all tests: it takes seconds to start."""
     import ray
 
-    with engine._cluster(None):
+    with engine.cluster(None):
         # Workers do not have the tests on their path.
         ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
         yield
