@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
+from audit.logs.arrays import to_numpy
 from audit.logs.canonical import empty_column, to_canonical
 from audit.schema import BY_NAME, TOKEN_LISTS
 
@@ -49,9 +50,9 @@ def _tokens_per_row(batch: pa.RecordBatch) -> np.ndarray:
     for name in batch.schema.names:
         column = batch[name]
         if name in TOKEN_LISTS:
-            lengths = np.diff(np.asarray(column.offsets))
+            lengths = np.diff(to_numpy(column.offsets))
         elif name == "length":
-            lengths = np.asarray(column.fill_null(0))
+            lengths = to_numpy(column.fill_null(0) if column.null_count else column)
         else:
             continue
         tokens = np.maximum(tokens, lengths)

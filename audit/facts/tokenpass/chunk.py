@@ -13,10 +13,6 @@ from audit.facts.tokenpass.arrays import Array, Segments, segments
 Policy = Literal["theta", "old", "ref", "sampler"]
 
 
-class NotLogged(Exception):
-    """A token column that a fact needs is not in the log: the fact is NaN."""
-
-
 class Chunk:
     """Arrays of shape (N,), float64, over R responses; log-ratios, ratios and the like are formed once.
 
@@ -64,14 +60,7 @@ class Chunk:
         return name in self._given
 
     def column(self, name: str) -> Array:
-        """Token column ``name``, shape (N,).
-
-        Raises
-        ------
-        NotLogged
-        """
-        if name not in self._given:
-            raise NotLogged(name)
+        """Token column ``name``, shape (N,)."""
         return self.once(("column", name), lambda: self.segments.load(self._given[name]))
 
     def loss_only(self, values: Array) -> Array:
@@ -79,12 +68,7 @@ class Chunk:
         return values if self.mask is None else self.segments.where(self.mask, values)
 
     def gap(self, upper: Policy, lower: Policy) -> Array:
-        """log pi_upper - log pi_lower, shape (N,), nats; 0 at masked tokens.
-
-        Raises
-        ------
-        NotLogged
-        """
+        """log pi_upper - log pi_lower, shape (N,), nats; 0 at masked tokens."""
         if ("gap", lower, upper) in self._kept:
             return self.once(("gap", upper, lower), lambda: -self.gap(lower, upper))
         return self.once(
@@ -93,12 +77,7 @@ class Chunk:
         )
 
     def ratio(self, upper: Policy, lower: Policy) -> Array:
-        """pi_upper / pi_lower, shape (N,); 1 at masked tokens.
-
-        Raises
-        ------
-        NotLogged
-        """
+        """pi_upper / pi_lower, shape (N,); 1 at masked tokens."""
         return self.once(("ratio", upper, lower), lambda: self.segments.exp(self.gap(upper, lower)))
 
     def sum_of(self, name: tuple[str, ...], values: Callable[[], Array]) -> Array:

@@ -8,7 +8,7 @@ import msgspec
 
 from audit.facts.tokenpass import clipped
 from audit.facts.tokenpass.arrays import Array
-from audit.facts.tokenpass.chunk import Chunk, NotLogged
+from audit.facts.tokenpass.chunk import Chunk
 from audit.facts.tokenpass.factor_values import Value, columns_of, value_of
 from audit.facts.tokenpass.factors import Factor, PolicyFactor
 
@@ -61,16 +61,7 @@ def needs(fact: FactorFact) -> tuple[str, ...]:
 
 
 def evaluate(chunk: Chunk, fact: FactorFact) -> Array:
-    """The fact on a chunk, shape (R,), float64.
-
-    Raises
-    ------
-    NotLogged
-        Log-probs that it needs are not in the log.
-    """
-    for column in needs(fact):
-        if not chunk.has(column):
-            raise NotLogged(column)
+    """The fact on a chunk that has the columns of :func:`needs`, shape (R,), float64."""
     first, last = fact.factors[0], fact.factors[-1]
     if fact.of == "counted":
         return _counted(chunk, first)
@@ -110,7 +101,7 @@ def _sum(chunk: Chunk, factor: Factor) -> Array:
     value = _value(chunk, factor)
     if value.per_row:
         return value.values * chunk.loss_tokens
-    return chunk.sum_of(_key(factor), lambda: value.values)
+    return chunk.sum_of((value.name,) if value.name else _key(factor), lambda: value.values)
 
 
 def _dot(chunk: Chunk, first: Factor, last: Factor) -> Array:
@@ -121,12 +112,11 @@ def _dot(chunk: Chunk, first: Factor, last: Factor) -> Array:
         if one is not None and _clipped(chunk, other) is None:
             return _clipped_times(chunk, one, factor, other)
     a, b = _value(chunk, first), _value(chunk, last)
-    if a.per_row and b.per_row:
-        return a.values * b.values * chunk.loss_tokens
-    if a.per_row:
-        return a.values * _sum(chunk, last)
-    if b.per_row:
-        return b.values * _sum(chunk, first)
+    if a.per_row or b.per_row:
+        constant, other = (a, last) if a.per_row else (b, first)
+        return constant.values * _sum(chunk, other)
+    if a.name and a.name == b.name:
+        return chunk.sum_of((f"{a.name} itself",), lambda: a.values * a.values)
     return chunk.segments.sum(a.values * b.values)
 
 

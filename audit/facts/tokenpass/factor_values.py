@@ -10,7 +10,7 @@ import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from audit.facts.tokenpass.arrays import Array
-from audit.facts.tokenpass.chunk import Chunk, NotLogged, Policy
+from audit.facts.tokenpass.chunk import Chunk, Policy
 from audit.facts.tokenpass.factors import Factor, KLFactor, PolicyFactor, alone
 from audit.objectives.surrogates.clip import CISPOClip, NoClip, PPOClip, band
 
@@ -27,19 +27,12 @@ class Value(NamedTuple):
     per_row: bool
     zeroed: Array | None
     """bool, of the same shape: the trust region removed the token. None: none was."""
+    name: str = ""
+    """Under which the chunk keeps the sum of the values, where other facts ask for it too."""
 
 
 def value_of(chunk: Chunk, factor: Factor) -> Value:
-    """Evaluate a factor.
-
-    Raises
-    ------
-    NotLogged
-        Log-probs that it needs are not in the log.
-    """
-    for name in columns_of(factor):
-        if not chunk.has(name):
-            raise NotLogged(name)
+    """Evaluate a factor on a chunk that has the columns of :func:`columns_of`."""
     short = _policy(chunk, factor) if isinstance(factor, PolicyFactor) else _kl(chunk, factor)
     return _by_objective(chunk, factor) if short is None else short
 
@@ -73,10 +66,15 @@ def _policy(chunk: Chunk, factor: PolicyFactor) -> Value | None:
         if ratio.level != "product":
             total = total / chunk.loss_tokens.clip(1.0, None)
         rho, per_row = chunk.segments.exp(total), True
+    bare = Value(
+        _masked(chunk, rho, per_row), per_row, None, "" if per_row else f"ratio_theta_{ratio.denominator}"
+    )
     if isinstance(clip, NoClip):
-        return Value(_masked(chunk, rho, per_row), per_row, None)
+        return bare
     if isinstance(clip, CISPOClip):
         low, high = band(clip.epsilon_low, clip.epsilon_high)
+        if low == -math.inf and chunk.segments.all_within(rho, high):
+            return bare
         return Value(_masked(chunk, rho.clip(low, high), per_row), per_row, None)
     zeroed = beyond(rho, clip, factor.sign)
     # inf · 0 is NaN: the clip removes an infinite ratio, it does not make it one.

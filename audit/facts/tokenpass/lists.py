@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from audit.errors import BadLog
+from audit.logs.arrays import to_numpy, valid
 
 TOKEN_COLUMNS = (
     *("token_ids", "loss_mask", "logp_theta", "logp_old", "logp_ref", "logp_sampler"),
@@ -25,8 +26,8 @@ def row_lengths(batch: pa.RecordBatch, present: list[str], first_row: int) -> np
     """
     found: np.ndarray | None = None
     for name in present:
-        size = pc.list_value_length(batch[name])
-        known = np.asarray(pc.fill_null(size, -1).to_numpy(zero_copy_only=False), dtype=np.int64)
+        column = batch[name]
+        known = np.where(valid(column), np.diff(to_numpy(column.offsets)), -1).astype(np.int64)
         if found is None:
             found = known
             continue
@@ -40,18 +41,19 @@ def row_lengths(batch: pa.RecordBatch, present: list[str], first_row: int) -> np
             raise BadLog(msg)
         found = np.where(found < 0, known, found)
     if "length" in batch.schema.names:
-        length = np.asarray(pc.fill_null(batch["length"], -1).to_numpy(zero_copy_only=False), dtype=np.int64)
+        column = batch["length"]
+        length = to_numpy(pc.fill_null(column, -1) if column.null_count else column).astype(np.int64)
         found = length if found is None else np.where(found < 0, length, found)
     return np.full(batch.num_rows, -1, dtype=np.int64) if found is None else np.asarray(found)
 
 
 def list_values(column: pa.Array, lengths: np.ndarray) -> np.ndarray:
     """Values of a list column, shape (N,); NaN for each token of a row whose list is null (not logged)."""
-    values = column.flatten().to_numpy(zero_copy_only=False)
+    values = to_numpy(column.flatten())
     if len(values) == int(lengths.sum()):
-        return np.asarray(values)
+        return values
     filled = np.full(int(lengths.sum()), np.nan)
-    filled[np.repeat(np.asarray(column.is_valid()), lengths)] = values
+    filled[np.repeat(valid(column), lengths)] = values
     return filled
 
 
@@ -63,5 +65,5 @@ def list_mask(column: pa.Array, lengths: np.ndarray) -> np.ndarray | None:
     if len(values) == int(lengths.sum()):
         return values
     filled = np.ones(int(lengths.sum()), dtype=bool)
-    filled[np.repeat(np.asarray(column.is_valid()), lengths)] = values
+    filled[np.repeat(valid(column), lengths)] = values
     return filled

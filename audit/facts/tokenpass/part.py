@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 
 from audit.errors import BadLog
-from audit.facts.tokenpass.arrays import Array
-from audit.facts.tokenpass.chunk import Chunk, NotLogged
+from audit.facts.tokenpass.chunk import Chunk
 from audit.facts.tokenpass.lists import TOKEN_COLUMNS, list_mask, list_values, row_lengths
 from audit.facts.tokenpass.names import LOGGED, TEXT_KEY, Fact, dtype_of, read_name
 from audit.facts.tokenpass.text_key import text_keys
+from audit.logs.arrays import from_numpy
 from audit.logs.parts import Part
 
 READ_TOKENS = 1_000_000
@@ -79,7 +79,7 @@ def facts_of_part(
         if progress is not None:
             progress(batch.num_rows, int(np.maximum(lengths, 0).sum()))
     arrays = [
-        pa.array(np.concatenate([np.zeros(0, dtype=dtype_of(name)), *found]))
+        from_numpy(np.concatenate([np.zeros(0, dtype=dtype_of(name)), *found]))
         for name, found in zip(names, made, strict=True)
     ]
     return pa.table(arrays, names=list(names))
@@ -108,8 +108,9 @@ def _of_batch(
     needed = {column for fact in facts for column in fact.needs}
     numbers = [name for name in names if name in needed and name != "token_ids"]
     values = {name: list_values(batch[name], held) for name in numbers}
+    summed = {f.name: f.of for f in facts if f.of is not None and values.keys() >= set(f.needs)}
+    made: dict[str, np.ndarray] = dict(zip(summed, np.empty((len(summed), len(held))), strict=True))
     at_once = DEVICE_TOKENS if device == "cuda" else CHUNK_TOKENS
-    parts: list[list[np.ndarray]] = [[] for _ in facts]
     for start, stop in _chunks(offsets, at_once):
         low, high = offsets[start], offsets[stop]
         chunk = Chunk(
@@ -118,26 +119,17 @@ def _of_batch(
             None if mask is None else mask[low:high],
             device,
         )
-        for found, fact in zip(parts, facts, strict=True):
-            found.append(_fact(chunk, fact))
-    for fact, arrays in zip(facts, parts, strict=True):
-        if fact.name == TEXT_KEY:
-            yield text_keys(batch["token_ids"]) if "token_ids" in names else np.zeros(len(held), np.int64)
-        elif fact.name == LOGGED:
-            yield (lengths >= 0).astype(np.int64)
-        else:
-            yield np.concatenate(arrays) if arrays else np.zeros(0)
-
-
-def _fact(chunk: Chunk, fact: Fact) -> np.ndarray:
-    if fact.of is None:
-        return np.zeros(0)
-    try:
-        made: Array = fact.of(chunk)
-    except NotLogged:
-        return np.full(chunk.num_rows, np.nan)
-    host = chunk.segments.host(made)
-    return host.astype(dtype_of(fact.name))
+        for name, of in summed.items():
+            made[name][start:stop] = chunk.segments.host(of(chunk))
+    if "token_ids" in names:
+        made[TEXT_KEY] = text_keys(batch["token_ids"])
+    made[LOGGED] = lengths >= 0
+    for fact in facts:
+        found = made.get(fact.name)
+        dtype = dtype_of(fact.name)
+        if found is None:
+            found = np.full(len(held), 0 if dtype is np.int64 else np.nan)
+        yield found.astype(dtype, copy=False)
 
 
 def _chunks(offsets: np.ndarray, tokens: int) -> Iterator[tuple[int, int]]:

@@ -127,7 +127,7 @@ def _make() -> dict[str, Sum]:
     add("log_ratio_square", pair, _total("drift_square", _times(drift, drift)), "Σ (log rho)²")
     add("log_ratio_max", pair, _largest(drift), "max |log rho|; 0 without loss tokens")
     add("ratio", pair, _ratios(*pair), "Σ rho")
-    add("ratio_square", pair, _total("rho_square", _times(rho, rho)), "Σ rho²")
+    add("ratio_square", pair, _total("ratio_theta_old itself", _times(rho, rho)), "Σ rho²")
 
     sampled: tuple[Policy, ...] = ("theta", "old", "sampler")
     for policy in sampled:

@@ -8,6 +8,8 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
+from audit.logs.arrays import to_numpy, valid
+
 NO_TEXT = 0
 """Key of a response whose token ids were not logged."""
 
@@ -17,10 +19,9 @@ def text_keys(column: pa.Array) -> np.ndarray:
 
     Two different texts of a run of 10^6 responses share a key with probability 3e-8.
     """
-    offsets = np.asarray(column.offsets, dtype=np.int64) * 4
-    values = np.ascontiguousarray(column.values.to_numpy(zero_copy_only=False), dtype="<i4")
+    offsets = to_numpy(column.offsets).astype(np.int64) * 4
+    values = np.ascontiguousarray(to_numpy(column.values), dtype="<i4")
     ids = memoryview(values.tobytes() if values.nbytes == 0 else values.view(np.uint8).data)
     hashes = (xxhash.xxh3_64_intdigest(ids[low:high]) for low, high in pairwise(offsets))
     made = np.fromiter(hashes, dtype=np.uint64, count=len(column)).view(np.int64)
-    valid = np.asarray(column.is_valid())
-    return np.where(valid, np.where(made == NO_TEXT, 1, made), NO_TEXT)
+    return np.where(valid(column), np.where(made == NO_TEXT, 1, made), NO_TEXT)

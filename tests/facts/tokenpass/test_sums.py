@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from synthetic import rollouts, write
 
-from audit.errors import BadLog, MissingColumn, UnknownName
+from audit.errors import BadLog, UnknownName
 from audit.facts.columns import PLAIN
 from audit.facts.engines.local import compute
 from audit.facts.rows import RunRows
@@ -138,11 +138,6 @@ def test_lengths_in_characters_are_no_tokens(tmp_path) -> None:
     assert RunRows.read(run).facts is None
     [(_, table)] = compute(run.parts, ["logged", "tokens"], in_tokens=False)
     assert table["logged"].to_pylist() == [0] * len(data) == table["tokens"].to_pylist()
-    from audit.analyses.length import length_bias
-    from audit.objectives.catalogue import named
-
-    with pytest.raises(MissingColumn, match="token_ids"):
-        length_bias(RunRows.read(run), named("grpo"))
 
 
 def test_a_null_list_is_not_logged_and_an_empty_one_is_an_empty_response(tmp_path) -> None:
