@@ -106,3 +106,16 @@ def test_k3_on_samples_of_the_old_policy_is_biased_and_its_corrected_form_is_not
             expected += chance * (math.exp(-difference) - 1.0 + difference)
     assert abs(expected - target) > 0.02
     assert abs(plain - expected) < 3 * error
+
+
+@pytest.mark.parametrize(
+    ("estimator", "unbiased"), [("k1", True), ("k3", True), ("k2", False), ("abs", False)]
+)
+def test_the_expectation_of_each_estimator(policies, estimator: str, unbiased: bool) -> None:
+    """Without draws: what the mean over infinitely many responses is."""
+    table, ref = policies["theta"][0, 0], policies["ref"][0, 0]
+    never = table == -torch.inf
+    k = kl_value(torch.where(never, 0.0, table - ref), estimator)
+    expected = float(through(policies, "theta") @ (table.exp() * k).sum(-1))
+    target = float(exact.kl(SMALL, policies["theta"], policies["ref"])[0, 0])
+    assert (abs(expected - target) < 1e-12) == unbiased
