@@ -30,6 +30,8 @@ class Samples:
     """Tokens of the sample, float64, shape (S,); NaN where not known."""
     of_row: np.ndarray
     """Sample of each row of the run, int64, shape (R,); -1 for rows that are none."""
+    group_of_row: np.ndarray
+    """Group of each row of the run, later inner passes included, int64, shape (R,); -1 for rows of none."""
     prompt: np.ndarray
     """Dense code of the prompt of each group, int64, shape (N,); -1 where prompt_id is null."""
     step: np.ndarray
@@ -92,9 +94,20 @@ def samples_of(rows: RunRows) -> Samples:
         correct_is=how,
         tokens=np.bincount(unit, weights=rows.length[used], minlength=count),
         of_row=of_row,
+        group_of_row=_group_of_row(rows, first, group),
         prompt=prompt,
         step=step,
     )
+
+
+def _group_of_row(rows: RunRows, first: np.ndarray, group: np.ndarray) -> np.ndarray:
+    """Carry the groups of the samples, whose first rows are given, over to every row with their group_id."""
+    column = rows.table["group_id"].combine_chunks().dictionary_encode()
+    codes = np.asarray(column.indices.fill_null(-1).to_numpy(zero_copy_only=False), dtype=np.int64)
+    group_of = np.full(int(codes.max(initial=-1)) + 2, -1, dtype=np.int64)
+    group_of[codes[first]] = group
+    # A row without group_id reads the last entry, which no group owns.
+    return group_of[codes]
 
 
 def trajectories(rows: RunRows) -> np.ndarray:

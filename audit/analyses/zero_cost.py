@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from audit.analyses.samples import Samples, spans
+from audit.analyses.samples import Samples
 from audit.analyses.shares import share_of
 from audit.analyses.skips import Skips
 from audit.facts.rows import RunRows
@@ -98,12 +98,9 @@ def silenced(rows: RunRows, samples: Samples, objective: Objective) -> Silenced:
     none = (policy == 0) & weighed
     alike = samples.alike & weighed
     square = np.where(np.isfinite(sums.square), sums.square, 0.0)
-    reward = rows.numpy("reward")
-    use = rows.grouped & np.isfinite(reward)
-    low, high = spans(reward[use], rows.sample[use], int(rows.sample.max(initial=-1)) + 1)
-    on_alike = use & (high <= low)[rows.sample]
+    alike_row = (samples.group_of_row >= 0) & samples.alike[np.maximum(samples.group_of_row, 0)]
     return Silenced(
         without_weight=share_of(none, samples.cluster, weighed),
         alike_with_weight=share_of(~none, samples.cluster, alike),
-        square_share=ratio_of_sums(square * on_alike, square, rows.prompt, samples.num_groups),
+        square_share=ratio_of_sums(square * alike_row, square, rows.prompt, samples.num_groups),
     )

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
+from audit.analyses.fitted import fitted
 from audit.analyses.group_shapes import GroupShapes, group_shapes
 from audit.analyses.samples import Samples, samples_of
 from audit.analyses.shares import share_of
@@ -100,8 +101,11 @@ def group_breakdown(
         skips.add("the share that success rates predict", "prompts that are visited three times or more")
     found = None
     if objective is not None:
+        objective, taken = fitted(rows, objective)
+        notes += taken
+        weighed = objective
         name = f"groups without weight under {objective.name}"
-        found = skips.attempt(name, lambda: silenced(rows, samples, objective))
+        found = skips.attempt(name, lambda: silenced(rows, samples, weighed))
     else:
         skips.add("groups without weight", "an objective: name one with --objective")
     return GroupBreakdown(

@@ -26,6 +26,7 @@ GroupSizes = Annotated[
 def register(app: typer.Typer) -> None:
     """Add the verbs of this file."""
     app.command()(groups)
+    app.command()(prompts)
 
 
 def groups(
@@ -55,6 +56,35 @@ def groups(
     from audit.report.text import show_groups
 
     show_groups(result)
+
+
+def prompts(
+    path: RunPath,
+    objective: ObjectiveOption = None,
+    changes: SetOption = None,
+    top: Annotated[int, typer.Option("--top", min=0, help="How many of the heaviest prompts to list.")] = 10,
+    as_json: AsJson = False,
+) -> None:
+    """Find which prompts carry the gradient: by success rate, prompt by prompt, and under other objectives.
+
+    Example: rlaudit prompts sample_logs/team/grpo-seed1
+    """
+    from audit.analyses.prompts import prompt_breakdown
+    from audit.cli.progress import working
+    from audit.facts.rows import RunRows
+    from audit.importers import open_run
+
+    run = open_run(path)
+    with working(f"weighing the prompts of {run.run_id}"):
+        rows = RunRows.read(run)
+        chosen, notes = _objective(rows, objective, changes)
+        result = prompt_breakdown(rows, chosen, top=top, notes=notes)
+    if as_json:
+        emit_json(result)
+        return
+    from audit.report.text import show_prompts
+
+    show_prompts(result)
 
 
 def _objective(

@@ -15,6 +15,7 @@ from audit.analyses.check import Check
 from audit.analyses.directory import DirectorySummary
 from audit.analyses.explain import Explanation
 from audit.analyses.length import LengthBias
+from audit.analyses.prompts import PromptBreakdown
 from audit.analyses.summary import Summary
 from audit.analyses.zero_groups import GroupBreakdown
 from audit.report.as_json import as_json
@@ -25,6 +26,7 @@ CONTRACTS: dict[str, Any] = {
     "check": Check,
     "length": LengthBias,
     "groups": GroupBreakdown,
+    "prompts": PromptBreakdown,
 }
 """Verb → what it prints with ``--json``."""
 

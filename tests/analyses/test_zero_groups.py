@@ -31,6 +31,7 @@ def made(groups: list[tuple[int, float, list[float]]]) -> Samples:
         correct_is="",
         tokens=np.ones(len(reward)),
         of_row=np.arange(len(reward)),
+        group_of_row=np.repeat(np.arange(len(groups)), [len(rewards) for _, _, rewards in groups]),
         prompt=np.array([prompt for prompt, _, _ in groups]),
         step=np.array([step for _, step, _ in groups], dtype=float),
     )

@@ -1,0 +1,184 @@
+"""How much an objective made prompts count in a run, beside what it does by exact calculation."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import msgspec
+import numpy as np
+
+from audit.analyses.possible_groups import possible_groups
+from audit.analyses.rate_bins import EDGES
+from audit.analyses.samples import Samples
+from audit.analyses.visits import NEIGHBOURS, left_out_rate, neighbours
+from audit.errors import AuditError
+from audit.facts.rows import RunRows
+from audit.facts.weigh import coefficients_of
+from audit.objectives.objective import Objective
+from audit.stats import FEW_CLUSTERS, Estimate, bootstrap, cluster_sums, estimate
+
+_CONCENTRATED = 1e4
+"""A beta distribution with a + b beyond this is one rate."""
+
+
+class FactorBin(msgspec.Struct, frozen=True):
+    """Prompt-weight factor over the groups whose prompt has a success rate in a bin; n counts groups."""
+
+    low: float
+    high: float
+    rate: Estimate
+    """Mean success rate of the groups, each weighed by its p (1 - p)."""
+    observed: Estimate
+    """Sum of A (r - p) over that of leave-one-out; 1 is the unbiased gradient."""
+    expected: float | None
+    """What the objective gives such prompts by exact calculation; None where no group has any signal."""
+    difference: Estimate
+    """Without an interval where fewer than 10 prompts have any signal."""
+
+
+class ObjectiveFactor(msgspec.Struct, frozen=True):
+    """Observed and expected factors under one objective."""
+
+    objective: str
+    bins: list[FactorBin]
+    left_out: int
+    """Groups of another size than the most frequent, or with too few other visits to their prompt."""
+
+
+def observed_factor(
+    rows: RunRows, samples: Samples, bins: np.ndarray, objective: Objective, stated: Objective
+) -> ObjectiveFactor:
+    """Measure the prompt-weight factor of a run by success-rate bin.
+
+    Parameters
+    ----------
+    bins : ndarray, shape (N,)
+        See :func:`~.rate_bins.rate_bins`.
+    objective : Objective
+        Gives the advantages; may be the run's own on the advantages that the trainer logged.
+    stated : Objective
+        What the advantages should be: the same without logged advantages.
+
+    Raises
+    ------
+    BadObjective
+        The advantage is not a function of the group's rewards.
+    MissingColumn, BadLog
+        The log lacks what the objective needs.
+    AuditError
+        The reward does not have two values.
+
+    Notes
+    -----
+    The factor is E[sum A (r - p)] / E[sum A_LOO (r - p)], here a ratio of sums over the groups of a bin, with
+    p from other visits. The expectation is the exact one
+    (:func:`~.prompt_factor.prompt_factors`) over the rates that the bin holds: they are taken to follow a
+    beta distribution whose first two moments, under the weights p (1 - p) by which prompts enter the ratio,
+    are those of the groups. Their counts k give them without bias: k (k - 1) (G - k) / (G - 2) for p,
+    k (k - 1) (k - 2) (G - k) / ((G - 2) (G - 3)) for p², over k (G - k). So a bin that mixes rates, or was
+    filled by rates that were estimated badly, is not held against the wrong number; one rate for the whole
+    bin would be, for the factor is convex.
+    """
+    values = np.unique(samples.reward)
+    if len(values) != 2:
+        msg = f"a reward with two values (this one has {len(values)})"
+        raise AuditError(msg)
+    size = samples.typical_size
+    curve = _Curve(stated, size, values)
+    use = (bins >= 0) & (samples.size == size)
+    columns = _columns(rows, samples, objective, values)
+    use &= np.isfinite(columns).all(axis=1)
+    made = []
+    for at, span in enumerate(pairwise(EDGES)):
+        here = use & (bins == at)
+        if here.any():
+            made.append(_bin(span, columns[here], samples.cluster[here], curve))
+    return ObjectiveFactor(objective.name, made, left_out=int((~use).sum()))
+
+
+def _columns(rows: RunRows, samples: Samples, objective: Objective, values: np.ndarray) -> np.ndarray:
+    """Per group: sum of A (r - p), the same of leave-one-out, and the two sums that place the rate."""
+    use = samples.of_row >= 0
+    rows_of = np.bincount(samples.of_row[use])
+    advantage = coefficients_of(rows, objective).advantage.numpy()[use]
+    mean = np.bincount(samples.of_row[use], weights=advantage) / rows_of
+    success = (samples.reward - values[0]) / (values[1] - values[0])
+    total, size = samples.per_group(mean), samples.per_group(np.abs(mean))
+    rate = _centre(samples, success, total, size)[samples.group]
+    n, k = samples.size.astype(float), samples.per_group(success)
+    unit = values[1] - values[0]
+    pairs = k * (n - k)
+    second = pairs * (k - 1) / np.maximum(n - 2, 1)
+    third = second * (k - 2) / np.maximum(n - 3, 1)
+    own = samples.per_group(mean * (success - rate)) * unit
+    return np.column_stack([own, pairs / np.maximum(n - 1, 1) * unit**2, pairs, second, third])
+
+
+def _centre(samples: Samples, success: np.ndarray, total: np.ndarray, size: np.ndarray) -> np.ndarray:
+    """Success rate to centre the rewards of each group by, shape (N,); NaN where there is none.
+
+    It must owe nothing to the visits that chose the bin: those that were unlucky fill the bins of hard
+    prompts. So it comes from the visits beyond them; where advantages sum to 0 (up to
+    float32), any will do.
+    """
+    judged = replace(samples, correct=success)
+    around = neighbours(judged, 2 * NEIGHBOURS)
+    around[np.cumsum(around >= 0, axis=1) <= NEIGHBOURS] = -1
+    return np.where(np.abs(total) <= 1e-5 * size, 0.0, left_out_rate(judged, around))
+
+
+class _Curve:
+    """What an objective gives groups of G responses, over beta distributions of the success rate."""
+
+    def __init__(self, objective: Objective, size: int, values: np.ndarray) -> None:
+        groups = possible_groups(objective, size, tuple(map(float, values)))
+        order = np.argsort(groups.counts[:, 1])
+        self._size = size
+        self._unit = float(values[1] - values[0])
+        self._won = groups.advantage[order, 1]
+        self._total = groups.advantage[order].sum(axis=1)
+
+    def expected(self, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
+        """Factor over rates whose mean and variance under the weights p (1 - p) are given; any one shape.
+
+        A Beta(a, b) under those weights is a Beta(a + 1, b + 1), whose moments are matched. Under Beta(a, b)
+        k is beta-binomial, and the mean of p given k is (k + a) / (G + a + b): sums over k = 0 … G, exact.
+        """
+        from scipy.special import betaln, gammaln
+
+        G = self._size
+        with np.errstate(divide="ignore", invalid="ignore"):
+            strength = np.where(variance > 0, mean * (1.0 - mean) / variance - 1.0, _CONCENTRATED)
+        strength = np.clip(np.nan_to_num(strength, nan=_CONCENTRATED), 0.0, _CONCENTRATED)[..., None]
+        a = np.maximum(mean[..., None] * strength - 1.0, 1e-3)
+        b = np.maximum((1.0 - mean[..., None]) * strength - 1.0, 1e-3)
+        k = np.arange(G + 1)
+        ways = gammaln(G + 1) - gammaln(k + 1) - gammaln(G - k + 1)
+        weight = np.exp(ways + betaln(k + a, G - k + b) - betaln(a, b))
+        given = (k + a) / (G + a + b)
+        own = (weight * (self._won - given * self._total)).sum(axis=-1) * self._unit
+        unbiased = (weight * k * (G - k)).sum(axis=-1) / (G - 1) * self._unit**2
+        return np.asarray(own / unbiased)
+
+    @np.errstate(invalid="ignore", divide="ignore")
+    def compare(self, totals: np.ndarray) -> np.ndarray:
+        """Rate, observed, expected and their difference from the sums of :func:`_columns`."""
+        own, unbiased, pairs, second, third = np.moveaxis(totals, -1, 0)
+        observed, rate = own / unbiased, second / pairs
+        variance = third / pairs - rate**2
+        if self._size < 4:
+            # Moments that the groups cannot give; such small groups hardly have a curve either.
+            rate, variance = np.where(pairs > 0, 0.5, np.nan), np.zeros_like(rate)
+        expected = np.where(np.isfinite(observed), self.expected(rate, variance), np.nan)
+        return np.stack([rate, observed, expected, observed - expected], axis=-1)
+
+
+def _bin(span: tuple[float, float], columns: np.ndarray, cluster: np.ndarray, curve: _Curve) -> FactorBin:
+    sums = cluster_sums(columns, cluster)
+    made = bootstrap(sums, curve.compare)
+    rate, observed, expected, difference = (estimate(made, len(columns), at) for at in range(4))
+    if int((sums[:, 1] > 0).sum()) < FEW_CLUSTERS:
+        # The beta distribution is fitted anew to every resample, and follows the oddities of a few prompts.
+        difference = msgspec.structs.replace(difference, low=None, high=None)
+    return FactorBin(*span, rate, observed, expected.value, difference)
