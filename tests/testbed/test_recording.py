@@ -32,8 +32,8 @@ BATCHES = 2
 WITH_KL = named("rloo").replace(kl=KL(reward=RewardKL(coefficient=0.1)))
 OBJECTIVES = [
     WITH_KL,
-    *map(named, ("grpo", "remax", "ppo", "ppo_gae", "dapo", "bnpo", "grpo_mis", "gdpo", "reinforce_pp")),
-    *map(named, ("kl_cov", "dppo_tv")),
+    *map(named, ("grpo", "remax", "ppo", "ppo_gae", "bnpo", "grpo_mis", "gdpo", "reinforce_pp")),
+    named("kl_cov"),
 ]
 
 
