@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.stats import Estimate, bootstrap, cluster_sums, mean, ratio_of_sums
+from audit.stats import Estimate, bootstrap, cluster_sums, mean, ratio_of_sums, same_mix
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.floats(-9, 9)), min_size=1, max_size=30))
@@ -93,3 +93,20 @@ def test_one_cluster_that_says_anything_has_no_interval() -> None:
         np.array([2.0, 4.0, 0.0, 0.0]), np.array([1.0, 1.0, 0.0, 0.0]), np.array([0, 0, 1, 2]), 4
     )
     assert (e.value, e.low, e.high) == (3.0, None, None)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), min_size=2, max_size=12).filter(
+        lambda pairs: all(sum(row) for row in zip(*pairs, strict=True)) and sum(map(any, pairs)) > 1
+    )
+)
+def test_same_mix_is_the_chi_square_test_of_scipy(pairs: list[tuple[int, int]]) -> None:
+    from scipy.stats import chi2_contingency
+
+    table = np.array([pair for pair in pairs if any(pair)]).T
+    assert same_mix(np.array(pairs).T) == pytest.approx(chi2_contingency(table).pvalue, rel=1e-9, abs=1e-300)
+
+
+def test_one_kind_or_an_empty_side_tells_nothing_of_a_mix() -> None:
+    assert same_mix(np.array([[3], [9]])) == 1.0
+    assert same_mix(np.array([[3, 4], [0, 0]])) == 1.0

@@ -13,6 +13,7 @@ from audit.analyses.groups import groups_of
 from audit.analyses.outcomes import first_pass, truncated
 from audit.analyses.same_text import same_text
 from audit.facts.rows import RunRows
+from audit.stats import same_mix
 
 SAME_MIX = 1e-3
 """p-value below which two prompt mixes are called different; heuristic."""
@@ -51,8 +52,6 @@ def _group_size(a: RunRows, b: RunRows) -> tuple[list[Cause], list[str]]:
 
 
 def _prompts(a: RunRows, b: RunRows) -> tuple[list[Cause], list[str]]:
-    from scipy import stats
-
     counts = [_prompt_counts(rows) for rows in (a, b)]
     shared = set(counts[0]) & set(counts[1])
     covered = [sum(c[p] for p in shared) / max(sum(c.values()), 1) for c in counts]
@@ -68,7 +67,9 @@ def _prompts(a: RunRows, b: RunRows) -> tuple[list[Cause], list[str]]:
             return [], [
                 "prompt mix: few prompts are shared, and without prompt_length they cannot be compared"
             ]
-        test = stats.ks_2samp(*sizes)
+        from scipy.stats import ks_2samp
+
+        test = ks_2samp(*sizes)
         evidence["prompt_length_ks_p"] = float(test.pvalue)
         if test.pvalue >= SAME_MIX:
             return [], []
@@ -78,7 +79,7 @@ def _prompts(a: RunRows, b: RunRows) -> tuple[list[Cause], list[str]]:
         return [finding("data.prompts", 0.8, summary, evidence)], []
     names = sorted(set(counts[0]) | set(counts[1]))
     table = np.array([[c.get(p, 0) for p in names] for c in counts])
-    p = float(stats.chi2_contingency(table).pvalue) if len(names) > 1 else 1.0
+    p = same_mix(table)
     evidence["mix_p"] = p
     if p >= SAME_MIX:
         return [], []

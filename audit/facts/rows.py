@@ -7,13 +7,13 @@ from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import torch
 from torch import Tensor
 
 from audit.errors import BadLog, MissingColumn
 from audit.facts.run_facts import RunFacts
 from audit.logs import Run
+from audit.logs.arrays import to_numpy, valid
 from audit.objectives.batch import Responses
 from audit.objectives.needs import needs_groups
 from audit.objectives.objective import Objective, RewardKL
@@ -46,9 +46,8 @@ class RunRows:
 
     def numpy(self, column: str) -> np.ndarray:
         """Scalar column as float64 with NaN for null, shape (R,)."""
-        values = self.table[column].combine_chunks().cast(pa.float64())
         # A copy: Arrow's memory is read-only, and torch wants to own what it wraps.
-        return np.array(values.to_numpy(zero_copy_only=False), dtype=np.float64)
+        return np.array(to_numpy(self.table[column].cast(pa.float64())))
 
     def has(self, column: str) -> bool:
         """Whether the column holds at least one value."""
@@ -67,12 +66,12 @@ class RunRows:
         if empty:
             msg = f"{self.run.path}: step is null in {empty} of {self.num_rows} rows; every row needs one."
             raise BadLog(msg)
-        return np.asarray(self.table["step"].to_numpy(), dtype=np.int64)
+        return np.asarray(to_numpy(self.table["step"]), dtype=np.int64)
 
     @cached_property
     def epoch(self) -> np.ndarray:
         """int64, shape (R,)."""
-        return np.asarray(self.table["epoch"].fill_null(0).to_numpy(), dtype=np.int64)
+        return np.asarray(np.nan_to_num(to_numpy(self.table["epoch"])), dtype=np.int64)
 
     @cached_property
     def prompt(self) -> np.ndarray:
@@ -90,7 +89,7 @@ class RunRows:
     @cached_property
     def grouped(self) -> np.ndarray:
         """bool, shape (R,): the row has a group_id."""
-        return ~np.asarray(self.table["group_id"].is_null().to_numpy(), dtype=bool)
+        return valid(self.table["group_id"])
 
     @cached_property
     def update(self) -> np.ndarray:
@@ -105,7 +104,7 @@ class RunRows:
         empty = self.table["update"].null_count
         if not empty:
             return dense(_codes(self.table["update"]))
-        given = ~np.asarray(self.table["update"].is_null().to_numpy(), dtype=bool)
+        given = valid(self.table["update"])
         codes = _codes(self.table["update"])[given]
         pairs = len(np.unique(dense(codes, by_step[given]))) if given.any() else 0
         if given.any() and not pairs == len(np.unique(codes)) == len(np.unique(by_step[given])):
@@ -126,15 +125,17 @@ class RunRows:
     @cached_property
     def greedy(self) -> np.ndarray:
         """bool, shape (R,)."""
-        return np.asarray(self.table["is_greedy"].fill_null(False).to_numpy(zero_copy_only=False), dtype=bool)
+        column = self.table["is_greedy"]
+        return to_numpy(column.fill_null(False) if column.null_count else column)
 
     @cached_property
     def truncated(self) -> np.ndarray | None:
         """bool, shape (R,): the response ended by length; None where finish_reason was not logged."""
         if not self.has("finish_reason"):
             return None
-        ended = pc.fill_null(pc.equal(self.table["finish_reason"], "length"), False)
-        return np.array(ended.to_numpy(), dtype=bool)
+        encoded = self.table["finish_reason"].combine_chunks().dictionary_encode(null_encoding="encode")
+        by_length = np.array([reason == "length" for reason in encoded.dictionary.to_pylist()], dtype=bool)
+        return np.asarray(by_length[to_numpy(encoded.indices)])
 
     @cached_property
     def logged_advantage(self) -> np.ndarray | None:
@@ -196,7 +197,7 @@ class RunRows:
         if not self.has("trajectory_id"):
             return None
         trajectory = _codes(self.table["trajectory_id"])
-        alone = np.asarray(self.table["trajectory_id"].is_null().to_numpy(), dtype=bool)
+        alone = ~valid(self.table["trajectory_id"])
         trajectory = np.where(alone, trajectory.max(initial=0) + 1 + np.arange(self.num_rows), trajectory)
         unit = dense(self.sample, trajectory)
         return torch.from_numpy(1.0 / np.bincount(unit)[unit])
@@ -235,11 +236,11 @@ def dense(*codes: np.ndarray) -> np.ndarray:
 
 def _codes_or(column: pa.ChunkedArray, instead: np.ndarray) -> np.ndarray:
     """Code of each value, and of ``instead`` where it is null: the two never share a code."""
-    null = np.asarray(column.is_null().to_numpy(), dtype=bool)
+    null = ~valid(column)
     codes = _codes(column)
     return np.where(null, int(codes.max(initial=0)) + 1 + instead, codes)
 
 
 def _codes(column: pa.ChunkedArray) -> np.ndarray:
     encoded = column.combine_chunks().dictionary_encode(null_encoding="encode")
-    return np.asarray(encoded.indices.to_numpy(zero_copy_only=False), dtype=np.int64)
+    return to_numpy(encoded.indices).astype(np.int64)

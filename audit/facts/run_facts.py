@@ -14,6 +14,7 @@ from audit.facts.declared import declared_objective
 from audit.facts.store import request, stored
 from audit.facts.tokenpass.factors import factors_of
 from audit.logs import Run
+from audit.logs.arrays import to_numpy
 from audit.objectives.needs import reduced
 
 if TYPE_CHECKING:
@@ -79,4 +80,4 @@ def standard_facts(run: Run) -> Sequence[str]:
 
 def _array(column: pa.ChunkedArray) -> np.ndarray:
     # Arrow's memory is read-only, and torch wants to own what it wraps.
-    return np.array(column.to_numpy())
+    return np.array(to_numpy(column))

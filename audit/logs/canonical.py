@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from audit.errors import BadLog
+from audit.logs.arrays import zeros
 from audit.schema import BY_NAME, Column
 
 
@@ -78,7 +79,9 @@ def empty_column(column: Column, rows: int) -> pa.Array:
     """Return what an absent column reads as: its default, or nulls."""
     if column.default is None:
         return pa.nulls(rows, column.arrow_type)
-    return pa.repeat(pa.scalar(column.default, column.arrow_type), rows)
+    if column.default:
+        return pa.repeat(pa.scalar(column.default, column.arrow_type), rows)
+    return zeros(rows, column.arrow_type)
 
 
 def to_canonical(array: Any, name: str, where: str) -> pa.Array:
