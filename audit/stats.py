@@ -8,6 +8,7 @@ a matrix product.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 
 import msgspec
 import numpy as np
@@ -78,9 +79,7 @@ def bootstrap(
     if clusters < 2:
         nothing = np.full_like(value, np.nan)
         return value, nothing, nothing
-    rng = np.random.default_rng(seed)
-    counts = rng.multinomial(clusters, np.full(clusters, 1.0 / clusters), size=RESAMPLES)
-    replicates = statistic(counts @ sums)
+    replicates = statistic(_resamples(clusters, seed) @ sums)
     tail = _expanded_tail(clusters)
     defined = np.where(np.isfinite(replicates), replicates, np.nan)
     low, high = np.full_like(value, np.nan), np.full_like(value, np.nan)
@@ -88,6 +87,15 @@ def bootstrap(
     if some.any():
         low[some], high[some] = np.nanquantile(defined[:, some], [tail, 1.0 - tail], axis=0)
     return value, low, high
+
+
+@lru_cache(maxsize=4)
+def _resamples(clusters: int, seed: int) -> np.ndarray:
+    """How often each cluster is drawn, shape (RESAMPLES, C); the same for every statistic of a report."""
+    rng = np.random.default_rng(seed)
+    drawn = rng.multinomial(clusters, np.full(clusters, 1.0 / clusters), size=RESAMPLES).astype(np.float64)
+    drawn.flags.writeable = False
+    return np.asarray(drawn)
 
 
 def _expanded_tail(clusters: int) -> float:

@@ -11,6 +11,7 @@ from audit.analyses.findings import Cause, finding
 from audit.analyses.outcomes import first_pass
 from audit.facts.rows import RunRows
 from audit.facts.tokenpass.text_key import NO_TEXT
+from audit.logs.arrays import valid
 
 TOLERANCE = 1e-6
 """Rewards closer than this are the same (float32 rounding)."""
@@ -45,7 +46,8 @@ def same_text(a: RunRows, b: RunRows) -> tuple[list[Cause], list[str]]:
     for rows in (a, b):
         if not {"response", "token_ids"} & rows.run.columns:
             return [], [f"same text, different reward: {rows.run.run_id} needs response or token_ids"]
-    texts = _texts(a), _texts(b)
+    said = _said(a), _said(b)
+    texts = _texts(a, *said[0], other=said[1][0]), _texts(b, *said[1], other=said[0][0])
     shared = [key for key in texts[0] if key in texts[1]]
     return [*_reward(texts, shared), *_reference(texts, shared)], []
 
@@ -87,11 +89,15 @@ def _reference(texts: tuple[Texts, Texts], shared: list[tuple[str, Any]]) -> lis
     return [finding("model.reference", 0.9, summary, evidence)]
 
 
-def _texts(rows: RunRows) -> Texts:
-    """Every scorable text of the first inner pass, by prompt and tokens (or text, where there are no ids)."""
-    said, given = _said(rows)
+def _texts(rows: RunRows, said: np.ndarray, given: np.ndarray, *, other: np.ndarray) -> Texts:
+    """Scorable texts of the first inner pass that came up again, here or in the other run.
+
+    By prompt and tokens (or text, where there are no ids); a text that came up once says nothing.
+    """
     reward, use = rows.numpy("reward"), first_pass(rows) & given
     use &= ~np.isnan(reward)
+    _, place, times = np.unique(said, return_inverse=True, return_counts=True)
+    use &= (times[place] > 1) | np.isin(said, other)
     prompts = rows.table["prompt_id"].to_pylist()
     by_ref = "logp_ref" in rows.run.columns and rows.facts is not None
     ref = rows.facts["logp_ref"] if by_ref and rows.facts is not None else np.full(rows.num_rows, np.nan)
@@ -104,10 +110,10 @@ def _texts(rows: RunRows) -> Texts:
     return found
 
 
-def _said(rows: RunRows) -> tuple[list[Any], np.ndarray]:
+def _said(rows: RunRows) -> tuple[np.ndarray, np.ndarray]:
     """What tells the texts apart, and which rows have one."""
     if "token_ids" in rows.run.columns and rows.facts is not None:
         keys = rows.facts["text_key"]
-        return keys.tolist(), keys != NO_TEXT
+        return keys, keys != NO_TEXT
     column = rows.run.responses(["response"])["response"]
-    return column.to_pylist(), np.asarray(column.is_valid().to_numpy(), dtype=bool)
+    return np.array([text or "" for text in column.to_pylist()], dtype=object), valid(column)

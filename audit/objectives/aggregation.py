@@ -117,7 +117,10 @@ def _total(values: Tensor, index: Tensor) -> Tensor:
 
 def _micro_batches_per_update(responses: Responses, kept: Tensor) -> Tensor:
     assert responses.micro_batch is not None
-    pairs = torch.unique(torch.stack([responses.update, responses.micro_batch])[:, kept], dim=1)
-    updates = int(responses.update.max()) + 1 if responses.num_rows else 0
-    counts = torch.bincount(pairs[0], minlength=updates)
+    if not responses.num_rows:
+        return torch.ones_like(responses.reward)
+    # One code per pair: unique over one dimension sorts numbers, over two it compares rows.
+    width = int(responses.micro_batch.max()) + 1
+    pairs = torch.unique((responses.update * width + responses.micro_batch)[kept])
+    counts = torch.bincount(pairs // width, minlength=int(responses.update.max()) + 1)
     return counts[responses.update].to(torch.float64)
