@@ -27,6 +27,7 @@ def register(app: typer.Typer) -> None:
     """Add the verbs of this file."""
     app.command()(groups)
     app.command()(prompts)
+    app.command()(rewards)
 
 
 def groups(
@@ -85,6 +86,27 @@ def prompts(
     from audit.report.text import show_prompts
 
     show_prompts(result)
+
+
+def rewards(path: RunPath, as_json: AsJson = False) -> None:
+    """Find what the reward is made of: components, saturation, what cancels, what drifts, what contradicts.
+
+    Example: rlaudit rewards sample_logs/team/grpo-seed1
+    """
+    from audit.analyses.rewards import reward_breakdown
+    from audit.cli.progress import working
+    from audit.facts.rows import RunRows
+    from audit.importers import open_run
+
+    run = open_run(path)
+    with working(f"reading the rewards of {run.run_id}"):
+        result = reward_breakdown(RunRows.read(run))
+    if as_json:
+        emit_json(result)
+        return
+    from audit.report.text import show_rewards
+
+    show_rewards(result)
 
 
 def _objective(

@@ -16,6 +16,7 @@ from audit.analyses.directory import DirectorySummary
 from audit.analyses.explain import Explanation
 from audit.analyses.length import LengthBias
 from audit.analyses.prompts import PromptBreakdown
+from audit.analyses.rewards import RewardBreakdown
 from audit.analyses.summary import Summary
 from audit.analyses.zero_groups import GroupBreakdown
 from audit.report.as_json import as_json
@@ -27,6 +28,7 @@ CONTRACTS: dict[str, Any] = {
     "length": LengthBias,
     "groups": GroupBreakdown,
     "prompts": PromptBreakdown,
+    "rewards": RewardBreakdown,
 }
 """Verb → what it prints with ``--json``."""
 

@@ -14,9 +14,18 @@ if TYPE_CHECKING:
     from audit.report.text.groups import show_groups
     from audit.report.text.length import show_length
     from audit.report.text.prompts import show_prompts
+    from audit.report.text.rewards import show_rewards
     from audit.report.text.summary import show_summary
 
-__all__ = ["show_check", "show_explanation", "show_groups", "show_length", "show_prompts", "show_summary"]
+__all__ = [
+    "show_check",
+    "show_explanation",
+    "show_groups",
+    "show_length",
+    "show_prompts",
+    "show_rewards",
+    "show_summary",
+]
 
 
 def __getattr__(name: str) -> Any:
