@@ -141,7 +141,7 @@ def _compute(
     from audit.facts.store import request
 
     progress.open(run.run_id)
-    table, account = request(
+    _, account = request(
         run,
         standard_facts(run),
         engine=_ray(run, address) if engine is EngineName.ray else None,
@@ -149,12 +149,13 @@ def _compute(
         progress=progress.advance,
         watcher=progress,
         in_order=True,
+        read=False,
     )
     seconds = account.seconds
     return RunFacts(
         path=str(run.path),
         run_id=run.run_id,
-        rows=table.num_rows,
+        rows=run.num_rows,
         tokens=progress.tokens,
         files=account.files,
         computed=account.computed,

@@ -104,6 +104,7 @@ def request(
     progress: Callable[[int, int], None] | None = None,
     watcher: Watcher | None = None,
     in_order: bool = False,
+    read: bool = True,
 ) -> tuple[pa.Table, Account]:
     """Return :func:`facts`, and an account of what was done for them.
 
@@ -113,12 +114,14 @@ def request(
         Told about files, waiting and storing.
     in_order : bool
         Leave the stored segments in their final order, also where that means to write many bytes again.
+    read : bool
+        Whether the facts are wanted now; else they are only stored, and the table is empty.
     """
     start = time.monotonic()
     names = tuple(dict.fromkeys(names))
     sources = sources_of(run)
     account = Account(len(sources))
-    job = _Job(run, names, sources, cache_place(run.path), watcher or Watcher(), account)
+    job = _Job(run, names, sources, cache_place(run.path), watcher or Watcher(), account, read)
     if job.place is not None:
         # A setting that cannot be read is refused before any work.
         cache_limit()
@@ -152,6 +155,7 @@ class _Job:
     place: Path | None
     watcher: Watcher
     account: Account
+    read: bool = True
     seen: tuple[Holding, ...] = ()
     """Segments as they were found last."""
 
@@ -165,7 +169,7 @@ class _Job:
             return None
         try:
             plan = self._plan(self._find())
-            table = None if plan.missing else carry_out(plan)
+            table = None if plan.missing else self._take(plan)
         except Damaged:
             return None
         if table is not None:
@@ -194,7 +198,7 @@ class _Job:
                     finally:
                         made.save()
                 try:
-                    table = carry_out(self._plan([*made.holdings, *held]))
+                    table = self._take(self._plan([*made.holdings, *held]))
                 except Damaged as error:
                     damaged.add(error.holding.path)
                     if folder is not None:
@@ -210,6 +214,9 @@ class _Job:
         with self._storing() as folder:
             if folder is not None:
                 self._settle(folder, Pass(folder), in_order=True)
+
+    def _take(self, plan: Plan) -> pa.Table:
+        return carry_out(plan) if self.read else pa.table({})
 
     def _find(self) -> tuple[Holding, ...]:
         if self.folder is not None:
