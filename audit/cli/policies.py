@@ -11,6 +11,7 @@ from audit.cli.options import AsJson, ObjectiveOption, RunPath, SetOption, emit_
 
 if TYPE_CHECKING:
     from audit.facts.rows import RunRows
+    from audit.objectives.objective import Objective
 
 ChartOption = Annotated[
     Path | None,
@@ -22,6 +23,7 @@ _CHARTS = (".json", ".html", ".svg", ".png")
 def register(app: typer.Typer) -> None:
     """Add the verbs of this file."""
     app.command()(clipping)
+    app.command()(kl)
 
 
 def clipping(
@@ -56,6 +58,42 @@ def clipping(
     from audit.report.text.clipping import show_clipping
 
     show_clipping(result)
+
+
+def kl(
+    path: RunPath,
+    objective: ObjectiveOption = None,
+    changes: SetOption = None,
+    out: ChartOption = None,
+    as_json: AsJson = False,
+) -> None:
+    """Estimate the KL to the reference and to the old policy, and say what the run's own KL pulls on.
+
+    Example: rlaudit kl sample_logs/team/grpo-seed1
+    """
+    from audit.analyses.kl_estimates import kl_report
+    from audit.cli.progress import working
+    from audit.facts.declared import declared_objective
+
+    rows = _rows(path, out)
+    with working(f"estimating KLs of {rows.run.run_id}"):
+        chosen: Objective | None = None
+        notes: list[str] = []
+        if objective is not None or changes or declared_objective(rows.run) is not None:
+            chosen, notes = objective_for(rows, objective, changes)
+        result = kl_report(rows, chosen, notes)
+    if out is not None:
+        from audit.report.charts import save_chart
+        from audit.report.policy_charts import stacked
+
+        groups = {} if result.drift is None else {"drift by inner update": result.drift.by_update}
+        save_chart(stacked(result.trends, groups, "nats per token"), out)
+    if as_json:
+        emit_json(result)
+        return
+    from audit.report.text.kl import show_kl
+
+    show_kl(result)
 
 
 def _rows(path: Path, out: Path | None) -> RunRows:
