@@ -17,6 +17,7 @@ from audit.errors import AuditError, BadLog
 if TYPE_CHECKING:
     from audit.cli.facts_progress import Progress
     from audit.facts.store import Engine
+    from audit.facts.tokenpass.spent import Spent
     from audit.logs import Run
 
 
@@ -52,6 +53,8 @@ class RunFacts(msgspec.Struct, frozen=True):
     """Folder that holds the facts; None: nowhere."""
     not_stored: str
     """Why not."""
+    limited_by: str | None
+    """What the pass spent most of its time on; None where nothing was computed, or where it does not tell."""
 
 
 class BrokenRun(msgspec.Struct, frozen=True):
@@ -139,12 +142,14 @@ def _compute(
 ) -> RunFacts:
     from audit.facts.run_facts import standard_facts
     from audit.facts.store import request
+    from audit.facts.tokenpass.spent import Spent
 
     progress.open(run.run_id)
+    spent = Spent()
     _, account = request(
         run,
         standard_facts(run),
-        engine=_ray(run, address) if engine is EngineName.ray else None,
+        engine=_ray(run, address) if engine is EngineName.ray else _local(run, spent),
         device=device.value,
         progress=progress.advance,
         watcher=progress,
@@ -163,6 +168,7 @@ def _compute(
         tokens_per_second=progress.tokens / seconds if progress.tokens else None,
         stored=None if account.place is None else str(account.place),
         not_stored=account.not_stored,
+        limited_by=_limit(spent),
     )
 
 
@@ -173,6 +179,18 @@ def _cluster(engine: EngineName, address: str | None) -> AbstractContextManager[
     from audit.facts.engines.ray import cluster
 
     return cluster(address)
+
+
+def _local(run: Run, spent: Spent) -> Engine:
+    from audit.facts.engines.local import compute
+    from audit.facts.store import counts_tokens
+
+    return partial(compute, in_tokens=counts_tokens(run), spent=spent)
+
+
+def _limit(spent: Spent) -> str | None:
+    found = spent.limit()
+    return None if found is None else f"{found[0]}, {found[1]:.0%} of the work"
 
 
 def _ray(run: Run, address: str | None) -> Engine:
@@ -186,6 +204,7 @@ def _line(found: RunFacts) -> str:
     from audit.report.format import count, plural, visible
 
     speed = "" if found.tokens_per_second is None else f", {_short(found.tokens_per_second)} tokens/s"
+    speed += f", limited by {found.limited_by}" if found.limited_by else ""
     stored = f"stored in {found.stored}" if found.stored else f"not stored: {found.not_stored}"
     return visible(
         f"{found.run_id}: {plural(found.rows, 'response')}, {count(found.tokens)} tokens read; "

@@ -13,6 +13,7 @@ import pyarrow as pa
 from audit.facts.engines.memory import keep_freed_memory
 from audit.facts.tokenpass.arrays import choose_device
 from audit.facts.tokenpass.part import facts_of_part
+from audit.facts.tokenpass.spent import Spent
 from audit.logs.parquet_part import ParquetPart
 from audit.logs.parts import Part
 
@@ -34,6 +35,7 @@ def compute(
     progress: Callable[[int, int], None] | None = None,
     workers: int | None = None,
     in_tokens: bool = True,
+    spent: Spent | None = None,
 ) -> Iterator[tuple[int, pa.Table]]:
     """Compute facts of some parts of a run.
 
@@ -52,6 +54,8 @@ def compute(
         Default: the cores that this process may use.
     in_tokens : bool
         The run's ``length`` counts tokens.
+    spent : Spent, optional
+        Takes down what the time goes to.
 
     Yields
     ------
@@ -77,6 +81,7 @@ def compute(
             groups=unit.groups,
             in_tokens=in_tokens,
             progress=progress,
+            spent=spent,
         )
 
     waiting: deque[tuple[_Unit, Future[pa.Table]]] = deque()

@@ -11,6 +11,7 @@ from audit.errors import BadLog
 from audit.facts.tokenpass.chunk import Chunk
 from audit.facts.tokenpass.lists import TOKEN_COLUMNS, list_mask, list_values, row_lengths
 from audit.facts.tokenpass.names import LOGGED, TEXT_KEY, Fact, dtype_of, read_name
+from audit.facts.tokenpass.spent import Spent
 from audit.facts.tokenpass.text_key import text_keys
 from audit.logs.arrays import from_numpy
 from audit.logs.parts import Part
@@ -35,6 +36,7 @@ def facts_of_part(
     groups: Sequence[int] | None = None,
     in_tokens: bool = True,
     progress: Progress | None = None,
+    spent: Spent | None = None,
 ) -> pa.Table:
     """Sum over the tokens of each response of a part.
 
@@ -48,6 +50,8 @@ def facts_of_part(
         Row groups of a Parquet part; default: all.
     in_tokens : bool
         ``length`` counts tokens, so that it stands in where a row has no token list.
+    spent : Spent, optional
+        Takes down the time.
 
     Returns
     -------
@@ -66,15 +70,18 @@ def facts_of_part(
     columns = _columns(part, facts, in_tokens)
     read = DEVICE_TOKENS if device == "cuda" else READ_TOKENS
     made: list[list[np.ndarray]] = [[] for _ in names]
+    spent = spent or Spent()
     first = 0
-    for batch in part.batches(columns, max_tokens=read, **({} if groups is None else {"groups": groups})):
-        try:
-            lengths = row_lengths(batch, [name for name in columns if name in TOKEN_COLUMNS], first)
-        except BadLog as error:
-            msg = f"{part.name}, {error}"
-            raise BadLog(msg) from None
-        for place, found in enumerate(_of_batch(batch, lengths, facts, device)):
-            made[place].append(found)
+    batches = part.batches(columns, max_tokens=read, **({} if groups is None else {"groups": groups}))
+    while True:
+        with spent.on("decoding"):
+            batch = next(batches, None)
+        if batch is None:
+            break
+        with spent.on("arithmetic"):
+            lengths = _lengths(batch, columns, part.name, first)
+            for place, found in enumerate(_of_batch(batch, lengths, facts, device)):
+                made[place].append(found)
         first += batch.num_rows
         if progress is not None:
             progress(batch.num_rows, int(np.maximum(lengths, 0).sum()))
@@ -83,6 +90,14 @@ def facts_of_part(
         for name, found in zip(names, made, strict=True)
     ]
     return pa.table(arrays, names=list(names))
+
+
+def _lengths(batch: pa.RecordBatch, columns: Sequence[str], name: str, first: int) -> np.ndarray:
+    try:
+        return row_lengths(batch, [column for column in columns if column in TOKEN_COLUMNS], first)
+    except BadLog as error:
+        msg = f"{name}, {error}"
+        raise BadLog(msg) from None
 
 
 def _columns(part: Part, facts: Sequence[Fact], in_tokens: bool) -> list[str]:
