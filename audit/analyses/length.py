@@ -3,51 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import msgspec
 import numpy as np
 
-from audit.analyses.outcomes import correctness, first_pass
+from audit.analyses.length_catalogue import ObjectivePressure, fitted, per_objective
+from audit.analyses.length_doubts import confound_doubts
+from audit.analyses.length_drift import Drift, PromptMix, length_drift, prompt_mix
+from audit.analyses.length_law import Law, Slope, Weights, is_biased, law_of, weight_slope, weights_of
+from audit.analyses.length_pressure import Pressure, length_pressure
+from audit.analyses.length_push_drift import PushesAndDrifts, push_and_drift
+from audit.analyses.length_remedy import Remedy, find_remedy
+from audit.analyses.length_reward import RewardLength, reward_length
+from audit.analyses.length_rows import NOTHING, LengthRows, length_rows
+from audit.analyses.length_stops import Stops, stops
+from audit.analyses.length_trend import Trends, length_trends
+from audit.analyses.length_truncation import Truncation, truncation
+from audit.analyses.length_verdict import reason_of, verdict
+from audit.analyses.summary import Skipped
 from audit.errors import AuditError, MissingColumn
-from audit.facts.declared import with_budget
 from audit.facts.rows import RunRows
-from audit.facts.weigh import coefficients_of
-from audit.facts.weight_sums import weight_sums
-from audit.objectives.catalogue import CATALOGUE, CORE
-from audit.objectives.needs import reduced
+from audit.objectives.catalogue import CATALOGUE
 from audit.objectives.objective import Objective
-from audit.stats import FEW_CLUSTERS, Estimate, bootstrap, cluster_sums, estimate, ratio_of_sums
+from audit.stats import FEW_CLUSTERS
 
-
-class Pressure(msgspec.Struct, frozen=True):
-    """First-order change of mean length that the weights push for, in tokens per unit of mean |weight|."""
-
-    correct: Estimate
-    wrong: Estimate
-    all: Estimate
-
-
-class Slope(msgspec.Struct, frozen=True):
-    """Slope of log |weight / advantage| per token on log length: -1 for 1/|o|, 0 for a shared divisor."""
-
-    positive: Estimate
-    negative: Estimate
-
-
-class Drift(msgspec.Struct, frozen=True):
-    """Observed change of length from the first step to the last, in tokens, within prompt."""
-
-    correct: Estimate
-    wrong: Estimate
-    all: Estimate
-
-
-class ObjectivePressure(msgspec.Struct, frozen=True):
-    """Length pressure that another objective would have had on the same rollouts."""
-
-    objective: str
-    pressure: Pressure | None
-    skipped: str = ""
+T = TypeVar("T")
+_WEIGHTS = "weight per token, length pressure, push against drift"
 
 
 class LengthBias(msgspec.Struct, frozen=True):
@@ -62,11 +44,37 @@ class LengthBias(msgspec.Struct, frozen=True):
     per_objective: list[ObjectivePressure]
     verdict: str
     doubts: list[str]
+    biased: bool | None
+    """Whether the weight of a token depends on the length of its response; null: cannot tell (``reason``)."""
+    law: Law
+    reason: str
+    """Why ``biased`` is what it is."""
+    remedy: Remedy | None
+    """The change of the objective that takes the length out; null without a bias, and where none is known."""
+    trend: Trends
+    push_and_drift: PushesAndDrifts | None
+    prompt_mix: PromptMix
+    truncation: Truncation | None
+    reward_length: RewardLength
+    stops: Stops | None
+    unit: str
+    """What lengths are counted in."""
+    skipped: list[Skipped]
     schema: str = "rlaudit.length.v1"
 
 
-def length_bias(rows: RunRows, objective: Objective, notes: Sequence[str] = ()) -> LengthBias:
-    """Measure how the weights of a run depend on length, and how its lengths moved.
+def length_bias(
+    rows: RunRows,
+    objective: Objective,
+    notes: Sequence[str] = (),
+    *,
+    others: Sequence[str] = tuple(CATALOGUE),
+) -> LengthBias:
+    """Measure how the weights of a run depend on length, what that pushes for, and how its lengths moved.
+
+    Whether there is a bias is decided on the weights alone (:mod:`.length_law`): that is what the objective
+    does, on any rollouts. What it did here is the pressure; the drift of lengths is no evidence of its own,
+    since lengths also move for other reasons.
 
     Parameters
     ----------
@@ -74,177 +82,86 @@ def length_bias(rows: RunRows, objective: Objective, notes: Sequence[str] = ()) 
         Usually the run's own, on the advantages that the trainer used.
     notes : sequence of str
         What was assumed about the objective; repeated among the doubts.
+    others : sequence of str
+        Entries of the catalogue that are measured on the same rollouts for comparison.
 
     Raises
     ------
     MissingColumn
-        No lengths in tokens.
+        The log has no lengths of any kind.
     """
-    if rows.facts is None:
-        raise MissingColumn.needed_for(
-            "token_ids", "length bias", rows.run.columns, hint="Or length, in tokens."
-        )
-    doubts = [*notes, *(f"{skip.path.name} was left out: {skip.reason}" for skip in rows.run.skipped)]
-    own, doubt = _fit(rows, objective)
-    doubts += doubt
-    side, how = correctness(rows)
-    per_token = _policy_per_token(rows, own)
-    lost = int(np.isnan(per_token).sum())
-    if lost:
-        doubts.append(f"{lost} responses left out: their rewards, advantages or log-probs are not finite")
-    pressure = _pressure(rows, per_token, side)
-    slope = _slopes(rows, per_token, own)
-    drift = _drift(rows, side)
-    prompts = len(np.unique(rows.prompt))
-    if prompts < FEW_CLUSTERS:
-        doubts.append(f"only {prompts} prompts: intervals by prompt are rough")
+    data = length_rows(rows)
+    own, taken_out = fitted(data, objective)
+    known = [*notes, *(f"{skip.path.name} was left out: {skip.reason}" for skip in rows.run.skipped)]
+    known += [*data.doubts, *taken_out]
+    skipped: list[Skipped] = []
+    weights = _weights(data, own, skipped)
+    drift = length_drift(data)
+    mix = prompt_mix(data)
+    slope = compared = remedy = None
+    pressure = Pressure(NOTHING, NOTHING, NOTHING)
+    law: Law = "unknown"
+    if weights is not None:
+        known += _lost(data, weights)
+        slope = weight_slope(data, weights)
+        law = law_of(slope.all)
+        pressure = length_pressure(data, weights.per_token)
+        compared = push_and_drift(data, weights.per_token, pressure, drift)
+        remedy = find_remedy(data, own) if is_biased(law) else None
+    reward = reward_length(data, None if weights is None else weights.advantage)
+    cut, ends = truncation(data), stops(data)
+    if cut is None:
+        skipped.append(Skipped("truncation, how responses end", "finish_reason"))
+    if not data.absolute:
+        skipped.append(Skipped("drift by correctness, reward at equal correctness", "correct"))
+    if len(np.unique(data.cluster[data.use])) < FEW_CLUSTERS:
+        known.append(f"only {len(np.unique(data.cluster[data.use]))} prompts: intervals by prompt are rough")
+    doubts = confound_doubts(
+        slope=slope, compared=compared, cut=cut, reward=reward, mix=mix, ends=ends, unit=data.unit
+    )
     return LengthBias(
         run=rows.run.run_id,
         objective=objective.name,
-        correct_is=how,
-        slope=slope,
+        correct_is=data.correct_is,
+        slope=slope or Slope(NOTHING, NOTHING, NOTHING, NOTHING, within=""),
         pressure=pressure,
         drift=drift,
-        per_objective=[_under(rows, name, side) for name in CORE],
-        verdict=_verdict(slope, pressure, drift),
-        doubts=doubts,
+        per_objective=[] if rows.facts is None else per_objective(data, others),
+        verdict=verdict(slope, law, pressure, remedy, doubts),
+        doubts=[*known, *(doubt.text for doubt in doubts)],
+        biased=is_biased(law),
+        law=law,
+        reason=reason_of(slope, law),
+        remedy=remedy,
+        trend=length_trends(data),
+        push_and_drift=compared,
+        prompt_mix=mix,
+        truncation=cut,
+        reward_length=reward,
+        stops=ends,
+        unit=data.unit,
+        skipped=skipped,
     )
 
 
-def _fit(rows: RunRows, objective: Objective) -> tuple[Objective, list[str]]:
-    objective, missing = reduced(objective, rows.run.columns)
-    # A missing budget is no doubt here: the constant cancels in the slope and in the pressure.
-    objective, _ = with_budget(objective, rows)
-    return objective, [f"{part} taken out: the log has no {column}" for part, column in missing]
+def _weights(data: LengthRows, objective: Objective, skipped: list[Skipped]) -> Weights | None:
+    if data.rows.facts is None:
+        skipped.append(Skipped(_WEIGHTS, "token_ids, or length in tokens"))
+        return None
+    return _attempt(_WEIGHTS, lambda: weights_of(data, objective), skipped)
 
 
-def _policy_per_token(rows: RunRows, objective: Objective) -> np.ndarray:
-    """Mean policy weight over the loss tokens of each response, shape (R,); the KL term is left out."""
-    assert rows.facts is not None
-    made = weight_sums(rows, objective).policy / np.maximum(rows.facts["loss_tokens"], 1)
-    return np.where(np.isfinite(made), made, np.nan)
-
-
-def _under(rows: RunRows, name: str, side: np.ndarray) -> ObjectivePressure:
+def _attempt(check: str, make: Callable[[], T], skipped: list[Skipped]) -> T | None:
     try:
-        objective, _ = _fit(rows, CATALOGUE[name].objective)
-        return ObjectivePressure(name, _pressure(rows, _policy_per_token(rows, objective), side))
+        return make()
+    except MissingColumn as error:
+        skipped.append(Skipped(check, error.column or str(error)))
     except AuditError as error:
-        return ObjectivePressure(name, None, skipped=str(error))
+        skipped.append(Skipped(check, str(error)))
+    return None
 
 
-@np.errstate(over="ignore", invalid="ignore")
-def _pressure(rows: RunRows, weight: np.ndarray, side: np.ndarray) -> Pressure:
-    """Cov(weight, length) within group among correct, wrong, and all responses, over mean |weight|.
-
-    The tabular natural-gradient step changes E[length] by Cov_pi(w, length). Under 1/|o| and binary rewards
-    it is A (1 - E[l] E[1/l]) among correct responses, <= 0 by Jensen, and >= 0 among wrong ones.
-    """
-    scale = np.abs(weight[first_pass(rows)])
-    scale = scale[np.isfinite(scale) & (scale > 0)]
-    unit = float(scale.mean()) if len(scale) else 1.0
-
-    def among(chosen: np.ndarray) -> Estimate:
-        use = chosen & first_pass(rows) & np.isfinite(weight) & np.isfinite(rows.length)
-        return _covariance(weight[use] / unit, rows.length[use], rows.sample[use], rows.prompt[use])
-
-    return Pressure(
-        correct=among(side == 1.0), wrong=among(side == 0.0), all=among(np.ones(rows.num_rows, dtype=bool))
-    )
-
-
-def _covariance(x: np.ndarray, y: np.ndarray, group: np.ndarray, prompt: np.ndarray) -> Estimate:
-    """Pooled unbiased within-group covariance, with an interval by prompt; n counts responses."""
-    if not len(x):
-        return Estimate(None, None, None, 0)
-    _, code = np.unique(group, return_inverse=True)
-    size = np.bincount(code)
-    shared = size[code] >= 2
-    centred_x, centred_y = (v - (np.bincount(code, weights=v) / size)[code] for v in (x, y))
-    # Equal weights differ from their mean by rounding, and rounding must not pass for a push.
-    centred_x[np.abs(centred_x) < 1e-12 * np.abs(x)] = 0.0
-    freedom = np.where(shared, 1.0 - 1.0 / size[code], 0.0)
-    _, cluster = np.unique(prompt, return_inverse=True)
-    return ratio_of_sums(np.where(shared, centred_x * centred_y, 0.0), freedom, cluster, int(shared.sum()))
-
-
-def _slopes(rows: RunRows, weight: np.ndarray, objective: Objective) -> Slope:
-    advantage = coefficients_of(rows, objective).advantage.numpy()
-
-    def fit(chosen: np.ndarray) -> Estimate:
-        use = chosen & (weight != 0) & np.isfinite(weight) & (rows.length > 0)
-        y = np.log(np.abs(weight[use] / advantage[use]))
-        return _slope(np.log(rows.length[use]), y, rows.prompt[use])
-
-    return Slope(positive=fit(advantage > 0), negative=fit(advantage < 0))
-
-
-def _slope(x: np.ndarray, y: np.ndarray, cluster: np.ndarray) -> Estimate:
-    """Least-squares slope with an interval that resamples clusters; None where x does not vary."""
-    if len(x) < 3 or np.ptp(x) == 0:
-        return Estimate(None, None, None, len(x))
-    x, y = x - x.mean(), y - y.mean()
-    _, code = np.unique(cluster, return_inverse=True)
-    sums = cluster_sums(np.column_stack([np.ones(len(x)), x, y, x * y, x * x]), code)
-    return estimate(bootstrap(sums, _slope_of_sums), len(x))
-
-
-def _slope_of_sums(totals: np.ndarray) -> np.ndarray:
-    n, x, y, xy, xx = (totals[..., i : i + 1] for i in range(5))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray((n * xy - x * y) / (n * xx - x * x))
-
-
-def _drift(rows: RunRows, side: np.ndarray) -> Drift:
-    step = rows.step.astype(float)
-    span = max(float(np.ptp(step)), 1.0) if len(step) else 1.0
-
-    def among(chosen: np.ndarray) -> Estimate:
-        use = chosen & first_pass(rows) & np.isfinite(rows.length)
-        x, y, prompt = step[use] / span, rows.length[use], rows.prompt[use]
-        if len(x) < 3:
-            return Estimate(None, None, None, len(x))
-        _, code = np.unique(prompt, return_inverse=True)
-        size = np.bincount(code)
-        x, y = (v - (np.bincount(code, weights=v) / size)[code] for v in (x, y))
-        return ratio_of_sums(x * y, x * x, code, len(x))
-
-    return Drift(
-        correct=among(side == 1.0), wrong=among(side == 0.0), all=among(np.ones(rows.num_rows, dtype=bool))
-    )
-
-
-def _verdict(slope: Slope, pressure: Pressure, drift: Drift) -> str:
-    falls = [e.value for e in (slope.positive, slope.negative) if e.value is not None]
-    if not falls:
-        weighed = slope.positive.n + slope.negative.n
-        if not weighed:
-            return "No response has a policy weight: nothing pushes on length."
-        return f"{weighed} responses have a policy weight, too alike in length to fit a slope."
-    steep = float(np.mean(falls))
-    if steep < -0.5:
-        law = (
-            f"Per-token weight falls with length as L^{steep:.2f}: short correct answers are pushed up more, "
-        )
-        law += "long wrong ones down less."
-    elif steep > 0.5:
-        law = f"Per-token weight grows with length as L^{steep:.2f}."
-    else:
-        law = f"Per-token weight does not depend on length (slope {steep:+.2f})."
-    push = _clauses(pressure, "pushed", lambda e: f"{e.value:+.2f} tokens per unit of mean |weight|")
-    move = _clauses(drift, "moved", lambda e: f"{e.value:+.2f} tokens over the run")
-    return " ".join([law, push, move])
-
-
-def _clauses(by_side: Pressure | Drift, verb: str, show: Callable[[Estimate], str]) -> str:
-    parts = []
-    for name, e in (("correct", by_side.correct), ("wrong", by_side.wrong)):
-        if e.value is None or e.low is None:
-            parts.append(f"{name}: not measurable (n = {e.n})")
-        elif e.excludes(0.0):
-            parts.append(f"{name}: {verb} {show(e)}")
-        else:
-            parts.append(
-                f"{name}: no {verb.replace('pushed', 'push').replace('moved', 'drift')} beyond noise"
-            )
-    return f"Length, {'; '.join(parts)}."
+def _lost(data: LengthRows, weights: Weights) -> list[str]:
+    lost = int(np.isnan(weights.per_token[data.use]).sum())
+    text = f"{lost} responses left out: their rewards, advantages or log-probs are not finite"
+    return [text] if lost else []

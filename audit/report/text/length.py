@@ -5,18 +5,13 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
-from audit.analyses.length import LengthBias, Pressure
+from audit.analyses.length import LengthBias
+from audit.analyses.length_rows import SIDES
 from audit.report import format as fmt
+from audit.report.length_words import alike, confounds, laws, legend, moved_with
 from audit.report.text.rows import Rows
 from audit.report.text.shared import DOUBT, QUIET, STRONG, Page, styled
 from audit.stats import Estimate
-
-_LEGEND = (
-    "slope: of log |w / A| per token on log length; -1 is 1/|o|, 0 is no dependence. Push: how far the "
-    "weights move the mean length, in tokens per unit of mean |w|; * under this run's objective. Drift: "
-    "tokens from the first step to the last, within prompt. n: responses. Intervals: 95 %, resampling "
-    "prompts; strong where they exclude 0."
-)
 
 
 def show_length(bias: LengthBias, console: Console | None = None) -> None:
@@ -25,54 +20,83 @@ def show_length(bias: LengthBias, console: Console | None = None) -> None:
     page.say((bias.run, STRONG), f"  {bias.objective}", (f"  correct is: {bias.correct_is}", QUIET))
     page.gap()
     page.say((bias.verdict, STRONG))
-    _measured(page, bias)
+    _weights(page, bias)
+    _lengths(page, bias)
     _objectives(page, bias)
+    _confounds(page, bias)
     if bias.doubts:
         page.heading("Doubts")
         for doubt in bias.doubts:
             page.bullet((doubt, DOUBT))
     page.gap()
-    page.say((_LEGEND, QUIET))
+    page.say((legend(bias), QUIET))
     page.print()
 
 
-def _measured(page: Page, bias: LengthBias) -> None:
+def _weights(page: Page, bias: LengthBias) -> None:
     page.gap()
     rows = Rows("Weight per token", "slope", "n", right=(2,))
-    for name, e in (("advantage > 0", bias.slope.positive), ("advantage < 0", bias.slope.negative)):
+    for name, e in laws(bias.slope):
         rows.add(name, _signed(e), fmt.count(e.n))
     rows.add_to(page)
+    if bias.remedy is not None:
+        page.gap()
+        rows = Rows("Remedy", "slope", "push correct", "wrong", "n", right=(4,))
+        push = bias.remedy.pressure
+        shown = [_signed(e) for e in (bias.remedy.slope, push.correct, push.wrong)]
+        how = " ".join(f"--set {change}" for change in bias.remedy.set)
+        rows.add("checked here", *shown, fmt.count(bias.remedy.slope.n), note=how)
+        rows.add_to(page)
+
+
+def _lengths(page: Page, bias: LengthBias) -> None:
     page.gap()
-    rows = Rows("Length", "push", "n", "drift", "n", right=(2, 4))
-    for name in ("correct", "wrong", "all"):
-        push, drift = getattr(bias.pressure, name), getattr(bias.drift, name)
-        rows.add(name, _signed(push), fmt.count(push.n), _signed(drift), fmt.count(drift.n))
+    rows = Rows("Length", "push", "n", "drift", "Theil-Sen", "n", right=(2, 5))
+    for name in SIDES:
+        push, drift, trend = (getattr(part, name) for part in (bias.pressure, bias.drift, bias.trend))
+        moved = (_signed(drift), _signed(trend.theil_sen))
+        rows.add(name, _signed(push), fmt.count(push.n), *moved, fmt.count(drift.n))
+    rows.add_to(page)
+    if bias.push_and_drift is None:
+        return
+    page.gap()
+    rows = Rows("Push against drift", "", "correlation", "of increments", "Mann-Kendall", whole=(4,))
+    for name in SIDES:
+        both, trend = getattr(bias.push_and_drift, name), getattr(bias.trend, name)
+        test = fmt.NOTHING if trend.p is None else f"p {fmt.number(trend.p)}"
+        rows.add(name, moved_with(both), fmt.estimate(both.correlation), fmt.estimate(both.increments), test)
     rows.add_to(page)
 
 
 def _objectives(page: Page, bias: LengthBias) -> None:
+    if not bias.per_objective:
+        return
     page.gap()
-    rows = Rows("Push under", "correct", "wrong", "all", "n", right=(4,))
-    listed = {entry.objective for entry in bias.per_objective}
-    if bias.objective not in listed:
-        rows.add(styled(f"{bias.objective} *", STRONG), *_pressures(bias.pressure))
-    skipped = []
-    for entry in bias.per_objective:
-        own = entry.objective == bias.objective
-        if entry.pressure is None:
-            skipped.append(f"{entry.objective}: {entry.skipped}")
-        else:
-            name = styled(f"{entry.objective} *", STRONG) if own else entry.objective
-            rows.add(name, *_pressures(entry.pressure))
+    rows = Rows("Push under", "slope", "correct", "wrong", "n", right=(4,), whole=(0, 1))
+    own = bias.pressure
+    shown = [_signed(e) for e in (bias.slope.all, own.correct, own.wrong)]
+    rows.add(styled(f"{bias.objective} *", STRONG), *shown, fmt.count(own.all.n))
+    for names, entry in alike(bias.per_objective):
+        if entry.pressure is not None and entry.slope is not None:
+            shown = [_signed(e) for e in (entry.slope, entry.pressure.correct, entry.pressure.wrong)]
+            first, others = names[0], len(names) - 1
+            said = f"{first} + {others} more" if others else first
+            note = ", ".join(names) if others else ""
+            rows.add(said, *shown, fmt.count(entry.pressure.all.n), note=note)
     rows.add_to(page)
+
+
+def _confounds(page: Page, bias: LengthBias) -> None:
+    page.gap()
+    rows = Rows("What else moves length", "", "n", right=(2,))
+    for name, shown, n in confounds(bias):
+        rows.add(name, shown, fmt.count(n))
+    rows.add_to(page)
+    skipped = [f"{s.check}: needs {s.needs}" for s in bias.skipped]
+    skipped += [f"{entry.objective}: {entry.skipped}" for entry in bias.per_objective if entry.skipped]
     if skipped:
         page.heading("Skipped")
         page.listing(skipped)
-
-
-def _pressures(pressure: Pressure) -> list[Text | str]:
-    sides = (pressure.correct, pressure.wrong, pressure.all)
-    return [*(_signed(e) for e in sides), fmt.count(pressure.all.n)]
 
 
 def _signed(e: Estimate) -> Text:
