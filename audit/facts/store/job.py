@@ -186,7 +186,7 @@ class _Job:
     ) -> pa.Table:
         """Compute what is not stored, store it, and return the facts."""
         with self._storing() as folder:
-            made = Pass(folder)
+            made = Pass(folder, hold=self.read)
             damaged: set[Path | None] = set()
             table = None
             while table is None:

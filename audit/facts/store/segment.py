@@ -29,6 +29,11 @@ SUFFIX = ".facts"
 TEMPORARY = ".tmp"
 _KEY = b"rlaudit.facts"
 
+MOST_ROWS = 32_768
+"""Rows of a segment, unless a single file has more: bounds the memory of writing and ordering segments."""
+ROWS_AT_ONCE = 8_192
+"""Rows of a row group of a segment: bounds the memory of encoding it."""
+
 
 class Header(msgspec.Struct, frozen=True):
     """What a segment says of itself."""
@@ -159,7 +164,7 @@ def write_segment(folder: Path, header: Header, table: pa.Table) -> Holding:
             write_page_checksum=True,
             store_schema=False,
         ) as writer:
-            writer.write_table(table, row_group_size=max(1, table.num_rows))
+            writer.write_table(table, row_group_size=ROWS_AT_ONCE)
             writer.add_key_value_metadata({_KEY: msgspec.json.encode(header)})
         sync(temporary)
         temporary.replace(path)

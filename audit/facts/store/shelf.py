@@ -15,6 +15,7 @@ from audit.facts.columns import FACTS_VERSION
 from audit.facts.store.fingerprint import Source
 from audit.facts.store.plan import carry_out, make_plan
 from audit.facts.store.segment import (
+    MOST_ROWS,
     SUFFIX,
     TEMPORARY,
     Damaged,
@@ -29,8 +30,6 @@ from audit.facts.store.segment import (
 from audit.logs.files import numeric_order
 
 FOLDER = "facts"
-MOST_ROWS = 131_072
-"""Rows of a segment, unless a single file has more: bounds the memory of putting segments in order."""
 _MANY = 8
 """Segments out of order that a reader still opens quickly."""
 _LITTLE = 2 * 2**20
