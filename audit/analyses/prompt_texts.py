@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import numpy as np
+import pyarrow as pa
 
 from audit.analyses.samples import Samples
 from audit.facts.rows import RunRows, dense
@@ -48,7 +49,7 @@ def text_of_prompts(rows: RunRows, samples: Samples, groups: np.ndarray) -> list
     row_of = np.zeros(samples.num_groups, dtype=np.int64)
     here = np.flatnonzero(samples.group_of_row >= 0)[::-1]
     row_of[samples.group_of_row[here]] = here
-    rows_of = row_of[groups].tolist()
+    rows_of = pa.array(row_of[groups], pa.int64())
     names = rows.table["prompt_id"].take(rows_of).to_pylist()
     if not rows.has("prompt"):
         return [(name, None) for name in names]

@@ -84,7 +84,8 @@ def samples_of(rows: RunRows) -> Samples:
     prompt, step = np.zeros(groups, dtype=np.int64), np.full(groups, np.inf)
     known = np.asarray(rows.table["prompt_id"].is_valid().to_numpy(), dtype=bool)
     prompt[group[::-1]] = np.where(known, rows.prompt, -1)[first[::-1]]
-    np.minimum.at(step, group, rows.numpy("step")[first])
+    given = rows.numpy("step")[first]
+    np.minimum.at(step, group, np.where(np.isnan(given), np.inf, given))
     side, how = correctness(rows)
     rows_of = np.bincount(unit, minlength=count)
     return Samples(
@@ -96,7 +97,7 @@ def samples_of(rows: RunRows) -> Samples:
         of_row=of_row,
         group_of_row=_group_of_row(rows, first, group),
         prompt=prompt,
-        step=step,
+        step=np.where(np.isinf(step), np.nan, step),
     )
 
 

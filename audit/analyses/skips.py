@@ -31,12 +31,14 @@ class Skips:
         columns : str or sequence of str
             A column, or several of which any one is enough.
         """
+        missing = []
         for column in columns:
             options = (column,) if isinstance(column, str) else tuple(column)
             if not set(options) & self._rows.run.columns:
-                self.add(check, " or ".join(options))
-                return True
-        return False
+                missing.append(" or ".join(options))
+        if missing:
+            self.add(check, " and ".join(missing))
+        return bool(missing)
 
     def attempt(self, check: str, make: Callable[[], T]) -> T | None:
         """Return what ``make`` returns, or skip the check with the reason that it gives."""

@@ -98,7 +98,7 @@ def silenced(rows: RunRows, samples: Samples, objective: Objective) -> Silenced:
     none = (policy == 0) & weighed
     alike = samples.alike & weighed
     square = np.where(np.isfinite(sums.square), sums.square, 0.0)
-    alike_row = (samples.group_of_row >= 0) & samples.alike[np.maximum(samples.group_of_row, 0)]
+    alike_row = np.append(samples.alike, False)[samples.group_of_row]
     return Silenced(
         without_weight=share_of(none, samples.cluster, weighed),
         alike_with_weight=share_of(~none, samples.cluster, alike),

@@ -28,6 +28,7 @@ def register(app: typer.Typer) -> None:
     app.command()(groups)
     app.command()(prompts)
     app.command()(rewards)
+    app.command()(staleness)
 
 
 def groups(
@@ -107,6 +108,31 @@ def rewards(path: RunPath, as_json: AsJson = False) -> None:
     from audit.report.text import show_rewards
 
     show_rewards(result)
+
+
+def staleness(
+    path: RunPath, objective: ObjectiveOption = None, changes: SetOption = None, as_json: AsJson = False
+) -> None:
+    """Find how stale the data were: version lag, what goes with it, and ratio drift over inner passes.
+
+    Example: rlaudit staleness sample_logs/team/grpo-seed1
+    """
+    from audit.analyses.staleness import staleness as staleness_of
+    from audit.cli.progress import working
+    from audit.facts.rows import RunRows
+    from audit.importers import open_run
+
+    run = open_run(path)
+    with working(f"measuring the lag of {run.run_id}"):
+        rows = RunRows.read(run)
+        chosen, notes = _objective(rows, objective, changes)
+        result = staleness_of(rows, chosen, notes=notes)
+    if as_json:
+        emit_json(result)
+        return
+    from audit.report.text import show_staleness
+
+    show_staleness(result)
 
 
 def _objective(

@@ -17,6 +17,7 @@ from audit.analyses.explain import Explanation
 from audit.analyses.length import LengthBias
 from audit.analyses.prompts import PromptBreakdown
 from audit.analyses.rewards import RewardBreakdown
+from audit.analyses.staleness import StalenessBreakdown
 from audit.analyses.summary import Summary
 from audit.analyses.zero_groups import GroupBreakdown
 from audit.report.as_json import as_json
@@ -29,6 +30,7 @@ CONTRACTS: dict[str, Any] = {
     "groups": GroupBreakdown,
     "prompts": PromptBreakdown,
     "rewards": RewardBreakdown,
+    "staleness": StalenessBreakdown,
 }
 """Verb → what it prints with ``--json``."""
 

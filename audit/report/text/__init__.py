@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from audit.report.text.length import show_length
     from audit.report.text.prompts import show_prompts
     from audit.report.text.rewards import show_rewards
+    from audit.report.text.staleness import show_staleness
     from audit.report.text.summary import show_summary
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "show_length",
     "show_prompts",
     "show_rewards",
+    "show_staleness",
     "show_summary",
 ]
 

@@ -8,9 +8,12 @@ from rich.text import Text
 
 from audit.analyses.summary import Skipped
 from audit.report import format as fmt
+from audit.report.text.rows import Rows
 from audit.report.text.shared import QUIET, Page
 from audit.stats import Estimate
 
+Columns = Sequence[tuple[str, Sequence[str]]]
+"""Title and cells of each column."""
 INTERVALS = "Intervals: 95 %, resampling prompts."
 
 
@@ -24,6 +27,18 @@ def n_of(e: Estimate | None, noun: str = "") -> Text:
 def span(first: float, last: float) -> str:
     """Return ``12`` or ``1–12``."""
     return f"{first:g}" if first == last else f"{first:g}–{last:g}"
+
+
+def add_columns(page: Page, rows: Sequence[Text | str], title: str, columns: Columns) -> None:
+    """Add a table of which the columns that are empty in every row are left out; nothing if all are."""
+    held = [(name, cells) for name, cells in columns if any(cell not in ("", fmt.NOTHING) for cell in cells)]
+    if not held:
+        return
+    page.gap()
+    table = Rows(title, *(name for name, _ in held))
+    for at, row in enumerate(rows):
+        table.add(row, *(cells[at] for _, cells in held))
+    table.add_to(page)
 
 
 def add_left_out(page: Page, skipped: Sequence[Skipped], notes: Sequence[str]) -> None:

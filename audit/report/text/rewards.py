@@ -105,8 +105,8 @@ def _signal(page: Page, signal: Signal) -> None:
         said.append((f"{pair.a} and {pair.b}: correlation {value} within groups", ""))
     if said:
         page.gap()
-    for each in said:
-        page.bullet(each)
+    for remark in said:
+        page.bullet(remark)
 
 
 def _changes(page: Page, result: RewardBreakdown) -> None:
