@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 
 from audit.analyses.bucket_shares import Bucket, by_code, parts
-from audit.analyses.clipping_counts import PROBABILITIES, Source, edges_of
+from audit.analyses.clipping_counts import Source
 from audit.analyses.inner_updates import inner_update
 from audit.analyses.skips import Skips
+from audit.analyses.token_parts import part_names
 from audit.facts.rows import RunRows
 from audit.facts.tokenpass.breakdowns import Dimension
 
@@ -36,7 +35,7 @@ def breakdowns(rows: RunRows, source: Source, skips: Skips) -> dict[str, list[Bu
         if by == "logp" and skips.lacks("by probability of the token", "logp_old"):
             continue
         above, below = source.parts(by)
-        buckets = parts(_part_names(rows, by), [v[use] for v in above], [v[use] for v in below], prompt)
+        buckets = parts(part_names(rows, by), [v[use] for v in above], [v[use] for v in below], prompt)
         found[by] = [bucket for bucket in buckets if bucket.tokens]
     epochs = np.unique(rows.epoch[use])
     code = np.searchsorted(epochs, rows.epoch[use])
@@ -60,17 +59,3 @@ def _length_tenths(length: np.ndarray) -> tuple[list[str], np.ndarray]:
         names.append(f"{span[0]}–{span[1]} tokens" if span[0] != span[1] else f"{span[0]} tokens")
     kept = [at for at in range(len(names)) if (code == at).any()]
     return [names[at] for at in kept], np.searchsorted(kept, code)
-
-
-def _part_names(rows: RunRows, by: Dimension) -> list[str]:
-    if by == "tenth":
-        return [f"{10 * at}–{10 * at + 10} %" for at in range(10)]
-    if by == "logp":
-        between = [f"{a:g} ≤ p < {b:g}" for a, b in itertools.pairwise(PROBABILITIES)]
-        return [f"p < {PROBABILITIES[0]:g}", *between, f"p ≥ {PROBABILITIES[-1]:g}"]
-    edges = [int(edge) for edge in edges_of(rows, by) if edge is not None]
-    ends = [*(edge - 1 for edge in edges[1:]), None]
-    return [
-        f"from {a}" if b is None else (f"{a}" if a == b else f"{a}–{b}")
-        for a, b in zip(edges, ends, strict=True)
-    ]

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from audit.facts.rows import RunRows
 from audit.facts.tokenpass.breakdowns import Dimension
 from audit.objectives.objective import KL, Objective
 from audit.objectives.surrogates import CISPOClip, PPOClip
 from audit.objectives.surrogates.clip import band
-
-Edges = Sequence[float | None]
-"""B + 1 bounds of B parts, rising; None: without a bound."""
-
-PROBABILITIES = (0.001, 0.01, 0.1, 0.5, 0.9, 0.99)
-"""Where the parts by probability meet; heuristic."""
 
 
 class Counts(NamedTuple):
@@ -57,16 +48,6 @@ class Source(Protocol):
     def parts(self, by: Dimension) -> tuple[list[np.ndarray], list[np.ndarray]]:
         """Removed tokens and loss tokens in each part, B arrays of shape (R,) each."""
         ...
-
-
-def edges_of(rows: RunRows, by: Dimension) -> Edges:
-    """Bounds of the parts: powers of two, tenths, or probabilities."""
-    if by == "tenth":
-        return [float(at) for at in range(11)]
-    if by == "logp":
-        return [None, *(math.log(p) for p in PROBABILITIES), None]
-    longest = max(float(np.nan_to_num(rows.length).max(initial=0.0)), 1.0)
-    return [0.0, *(2.0**at for at in range(math.ceil(math.log2(longest)))), None]
 
 
 def bounds_of(objective: Objective) -> tuple[float, float] | None:

@@ -9,8 +9,9 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 import numpy as np
 
-from audit.analyses.clipping_counts import Counts, Source, bounds_of, edges_of
+from audit.analyses.clipping_counts import Counts, Source, bounds_of
 from audit.analyses.clipping_walk import Walked
+from audit.analyses.token_parts import edges_of
 from audit.errors import MissingColumn
 from audit.facts.rows import RunRows
 from audit.facts.run_facts import RunFacts

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from audit.analyses.clipping_counts import Counts, bounds_of, edges_of
+from audit.analyses.clipping_counts import Counts, bounds_of
+from audit.analyses.token_parts import edges_of
 from audit.facts.rows import RunRows
 from audit.facts.tokenpass.breakdowns import Dimension
 from audit.facts.weigh import WeighedBatch, coefficients_of, weigh

@@ -24,6 +24,7 @@ def register(app: typer.Typer) -> None:
     """Add the verbs of this file."""
     app.command()(clipping)
     app.command()(kl)
+    app.command()(mismatch)
 
 
 def clipping(
@@ -73,14 +74,10 @@ def kl(
     """
     from audit.analyses.kl_estimates import kl_report
     from audit.cli.progress import working
-    from audit.facts.declared import declared_objective
 
     rows = _rows(path, out)
     with working(f"estimating KLs of {rows.run.run_id}"):
-        chosen: Objective | None = None
-        notes: list[str] = []
-        if objective is not None or changes or declared_objective(rows.run) is not None:
-            chosen, notes = objective_for(rows, objective, changes)
+        chosen, notes = _own_objective(rows, objective, changes)
         result = kl_report(rows, chosen, notes)
     if out is not None:
         from audit.report.charts import save_chart
@@ -94,6 +91,50 @@ def kl(
     from audit.report.text.kl import show_kl
 
     show_kl(result)
+
+
+def mismatch(
+    path: RunPath,
+    objective: ObjectiveOption = None,
+    changes: SetOption = None,
+    out: ChartOption = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare the log-probs of the inference engine with the trainer's: size, tail, weights, corrections.
+
+    Example: rlaudit mismatch sample_logs/team/grpo-seed1
+    """
+    from audit.analyses.mismatch import mismatch as compare
+    from audit.cli.progress import working
+
+    rows = _rows(path, out)
+    with working(f"comparing log-probs of {rows.run.run_id}"):
+        chosen, notes = _own_objective(rows, objective, changes)
+        result = compare(rows, chosen, notes)
+    if out is not None:
+        from audit.report.charts import save_chart
+        from audit.report.policy_charts import stacked
+        from audit.report.text.mismatch import TITLES
+
+        groups = {title: result.by.get(name, []) for name, title in TITLES.items()}
+        save_chart(stacked({"mismatch": result.steps}, groups, "mean |g|, nats per token"), out)
+    if as_json:
+        emit_json(result)
+        return
+    from audit.report.text.mismatch import show_mismatch
+
+    show_mismatch(result)
+
+
+def _own_objective(
+    rows: RunRows, objective: str | None, changes: list[str] | None
+) -> tuple[Objective | None, list[str]]:
+    """The objective asked for, or the run's own; None where there is neither."""
+    from audit.facts.declared import declared_objective
+
+    if objective is None and not changes and declared_objective(rows.run) is None:
+        return None, []
+    return objective_for(rows, objective, changes)
 
 
 def _rows(path: Path, out: Path | None) -> RunRows:

@@ -12,9 +12,12 @@ from typing import Any
 import msgspec
 
 from audit.analyses.check import Check
+from audit.analyses.clipping import Clipping
 from audit.analyses.directory import DirectorySummary
 from audit.analyses.explain import Explanation
+from audit.analyses.kl_estimates import KLReport
 from audit.analyses.length import LengthBias
+from audit.analyses.mismatch import Mismatch
 from audit.analyses.prompts import PromptBreakdown
 from audit.analyses.rewards import RewardBreakdown
 from audit.analyses.staleness import StalenessBreakdown
@@ -28,6 +31,9 @@ CONTRACTS: dict[str, Any] = {
     "check": Check,
     "length": LengthBias,
     "groups": GroupBreakdown,
+    "clipping": Clipping,
+    "kl": KLReport,
+    "mismatch": Mismatch,
     "prompts": PromptBreakdown,
     "rewards": RewardBreakdown,
     "staleness": StalenessBreakdown,

@@ -18,13 +18,19 @@ INTERVALS = "Intervals: 95 %, resampling prompts; n: responses."
 
 
 def add_buckets(
-    page: Page, title: str, buckets: Sequence[Bucket], show: Show, whole: Estimate | None = None
+    page: Page,
+    title: str,
+    buckets: Sequence[Bucket],
+    show: Show,
+    whole: Estimate | None = None,
+    *,
+    value: str = "share",
 ) -> None:
     """Lay out buckets; those whose interval excludes the value of the whole are strong."""
     if not buckets:
         return
     page.gap()
-    rows = Rows(title, "share", "of", "n", right=(2, 3))
+    rows = Rows(title, value, "of", "n", right=(2, 3))
     for bucket in buckets:
         apart = whole is not None and whole.value is not None and bucket.value.excludes(whole.value)
         shown = Text(show(bucket.value), STRONG if apart else "")
