@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -65,7 +66,13 @@ def check(
 
 
 def length(
-    path: RunPath, objective: ObjectiveOption = None, changes: SetOption = None, as_json: AsJson = False
+    path: RunPath,
+    objective: ObjectiveOption = None,
+    changes: SetOption = None,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Also write a report: .html, .md or .json.")
+    ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Check length bias: how weight depends on length, what it pushes for, and how lengths moved.
 
@@ -75,15 +82,24 @@ def length(
     from audit.cli.progress import working
     from audit.facts.rows import RunRows
     from audit.importers import open_run
+    from audit.logs.output import check_output
 
     run = open_run(path)
+    if out is not None:
+        check_output(out, (".html", ".md", ".json"), (file.path for file in run.files))
     with working(f"measuring {run.run_id}"):
         rows = RunRows.read(run)
         chosen, notes = objective_for(rows, objective, changes)
         result = length_bias(rows, chosen, notes)
+    if out is not None:
+        from audit.report.length_page import write_length_report
+
+        write_length_report(result, out)
     if as_json:
         emit_json(result)
         return
     from audit.report.text import show_length
 
     show_length(result)
+    if out is not None:
+        typer.echo(f"Report written to {out}")

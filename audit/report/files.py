@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import os
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from audit.analyses.explain import Explanation
 from audit.analyses.verdict import SMALL_SCALE, SMALL_SHARE
-from audit.errors import AuditError
 from audit.logs.output import check_output
-from audit.report import charts_svg, consequences, words
+from audit.report import consequences, words
 from audit.report import format as fmt
 from audit.report.as_json import as_json
-from audit.report.markdown import code, escaped
+from audit.report.pages import render, write_page
 from audit.report.told import told_differences
 from audit.stats import LEVEL, RESAMPLES
 
@@ -31,7 +28,7 @@ def write_report(explanation: Explanation, path: str | Path) -> None:
     make = {".html": as_html, ".md": as_markdown, ".json": as_json}.get(path.suffix.lower())
     check_output(path, (".html", ".md", ".json"))
     assert make is not None
-    _write(path, make(explanation))
+    write_page(path, make(explanation))
 
 
 def as_html(explanation: Explanation) -> str:
@@ -45,28 +42,14 @@ def as_markdown(explanation: Explanation) -> str:
 
 
 def _render(template: str, explanation: Explanation) -> str:
-    from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
-
-    environment = Environment(
-        loader=PackageLoader("audit.report"),
-        autoescape=select_autoescape(enabled_extensions=("html.j2",), default=False),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.filters |= {"visible": fmt.visible, "code": code, "md": escaped, "count": fmt.count}
-    return environment.get_template(template).render(
-        x=explanation,
+    return render(
+        template,
+        explanation,
         told=told_differences(explanation.declared),
         names=[fmt.objective_name(side) for side in (explanation.declared.a, explanation.declared.b)],
-        fmt=fmt,
         words=words,
         consequences=consequences,
-        charts=charts_svg,
-        json=as_json(explanation),
         evidence=_evidence,
-        version=version("rlaudit"),
         parameters=_parameters(),
     )
 
@@ -93,17 +76,3 @@ def _parameters() -> list[tuple[str, str]]:
         ("called a common factor (heuristic)", f"beyond {SMALL_SCALE:.0%} on the size of the weights"),
         ("confidence", "a heuristic: declared, and borne out by both logs, is the highest"),
     ]
-
-
-def _write(path: Path, text: str) -> None:
-    temporary = path.with_name(f".{path.stem[:100]}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        msg = f"{path}: cannot be written: {error.strerror or error}."
-        raise AuditError(msg) from None

@@ -84,6 +84,12 @@ def ended_by(bias: LengthBias) -> str:
     return f"{', '.join(shares)}; {f'stop token {tokens}' if tokens else 'no stop token logged'}"
 
 
+def skips(bias: LengthBias) -> list[str]:
+    """What could not be measured, with the column that is missing."""
+    skipped = [f"{s.check}: needs {s.needs}" for s in bias.skipped]
+    return skipped + [f"{entry.objective}: {entry.skipped}" for entry in bias.per_objective if entry.skipped]
+
+
 def legend(bias: LengthBias) -> str:
     """Say what the columns are."""
     return (

@@ -8,7 +8,7 @@ from rich.text import Text
 from audit.analyses.length import LengthBias
 from audit.analyses.length_rows import SIDES
 from audit.report import format as fmt
-from audit.report.length_words import alike, confounds, laws, legend, moved_with
+from audit.report.length_words import alike, confounds, laws, legend, moved_with, skips
 from audit.report.text.rows import Rows
 from audit.report.text.shared import DOUBT, QUIET, STRONG, Page, styled
 from audit.stats import Estimate
@@ -92,9 +92,7 @@ def _confounds(page: Page, bias: LengthBias) -> None:
     for name, shown, n in confounds(bias):
         rows.add(name, shown, fmt.count(n))
     rows.add_to(page)
-    skipped = [f"{s.check}: needs {s.needs}" for s in bias.skipped]
-    skipped += [f"{entry.objective}: {entry.skipped}" for entry in bias.per_objective if entry.skipped]
-    if skipped:
+    if skipped := skips(bias):
         page.heading("Skipped")
         page.listing(skipped)
 

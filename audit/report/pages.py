@@ -1,0 +1,53 @@
+"""What every page as a file is made with: templates that escape, and a file that is whole or not there."""
+
+from __future__ import annotations
+
+import os
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from audit.errors import AuditError
+from audit.report import charts_svg
+from audit.report import format as fmt
+from audit.report.as_json import as_json
+from audit.report.markdown import code, escaped
+
+
+def render(template: str, result: Any, **names: Any) -> str:
+    """Fill a template of ``audit/report/templates``; ``x`` is the result, ``json`` all of its numbers."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+
+    environment = Environment(
+        loader=PackageLoader("audit.report"),
+        autoescape=select_autoescape(enabled_extensions=("html.j2",), default=False),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters |= {"visible": fmt.visible, "code": code, "md": escaped, "count": fmt.count}
+    return environment.get_template(template).render(
+        x=result, fmt=fmt, charts=charts_svg, json=as_json(result), version=version("rlaudit"), **names
+    )
+
+
+def write_page(path: Path, text: str) -> None:
+    """Write a file, whole or not at all.
+
+    Raises
+    ------
+    AuditError
+        No file can be written there.
+    """
+    temporary = path.with_name(f".{path.stem[:100]}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        msg = f"{path}: cannot be written: {error.strerror or error}."
+        raise AuditError(msg) from None
