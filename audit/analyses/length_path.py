@@ -11,7 +11,8 @@ import numpy as np
 from audit.analyses.length_bins import CLUSTERS, Bins, sums_by_bin
 from audit.analyses.length_rows import LengthRows
 
-_SINGULAR = 1e-9
+_SINGULAR = -25.0
+"""Log of the determinant, relative to the diagonal: below this it is what rounding leaves of 0."""
 _PROMPTS = 10_000
 """Prompts whose equations are formed at a time."""
 
@@ -53,8 +54,10 @@ def path_of(totals: np.ndarray, times: int) -> np.ndarray:
     made = np.zeros((*totals.shape[:-1], times))
     if times == 1:
         return made
-    values = np.linalg.eigvalsh(matrix)
-    linked = values[..., 0] > _SINGULAR * np.maximum(values[..., -1], 1.0)
+    # The matrix is the Laplacian of a graph, grounded at the first bin: singular where bins are not linked.
+    with np.errstate(divide="ignore", invalid="ignore"):
+        log_size = np.log(np.diagonal(matrix, axis1=-2, axis2=-1)).sum(axis=-1)
+        linked = np.linalg.slogdet(matrix).logabsdet - log_size > _SINGULAR
     safe = np.where(linked[..., None, None], matrix, np.eye(times - 1))
     solved = np.linalg.solve(safe, right[..., None])[..., 0]
     made[..., 1:] = np.where(linked[..., None], solved, np.nan)

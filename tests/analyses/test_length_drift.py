@@ -131,3 +131,17 @@ def test_more_prompts_than_clusters_are_pooled() -> None:
     code, count = clusters(np.arange(2500))
     assert count == 1000
     assert np.bincount(code).tolist() == [3] * 500 + [2] * 500
+
+
+def test_bins_that_no_prompt_links_have_no_path(tmp_path) -> None:
+    rows = [r for r in rollouts(steps=10, epochs=1) if (int(r["prompt_id"][1:]) < 6) == (r["step"] < 6)]
+    data = data_of(tmp_path, rows)
+    bins = step_bins(data.step, data.use)
+    sums = path_sums(data, data.use, bins).sum(axis=0)
+    assert np.isnan(path_of(sums, len(bins.step))[1:]).all()
+    assert length_trends(data).all.theil_sen.value is None
+    linked = rows + [
+        r | {"prompt_id": "link"} for r in rollouts(steps=10, epochs=1) if r["sample_index"] == 0
+    ]
+    data = data_of(tmp_path / "linked", linked)
+    assert length_trends(data).all.theil_sen.value is not None
