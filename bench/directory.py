@@ -9,9 +9,10 @@ from pathlib import Path
 
 from bench.logs import manifest, write_steps
 from bench.page import Section
+from bench.process import python, run
 from bench.settings import Settings, rlaudit
 from bench.sizes import FOLDER, Size
-from bench.timing import interpreter_start, megabytes, net
+from bench.timing import Spread, interpreter_start, megabytes, net
 
 COLUMNS = ("`rlaudit summary DIR`", "time", "memory")
 
@@ -21,6 +22,13 @@ def measure(settings: Settings) -> Section:
     runs, files = settings.directory
     team = make_team(runs, files)
     start = interpreter_start().median
+
+    def listed() -> list[float]:
+        found = run(python("-m", "bench.inside", "catalogue", team, "--repeats", settings.repeats))
+        return list(json.loads(found.output)["find_runs"])
+
+    cold = listed()
+    warm = listed()
     first = [rlaudit("summary", team)]
     again = [rlaudit("summary", team) for _ in range(settings.repeats)]
     section = Section(
@@ -30,6 +38,8 @@ def measure(settings: Settings) -> Section:
     )
     for name, measured in (("first time", first), (f"again, n = {settings.repeats}", again)):
         section.rows.append([name, net(measured, start).text(), megabytes(measured)])
+    section.rows.append(["the list of runs alone (`find_runs`), first time", f"{cold[0]:.1f} s", ""])
+    section.rows.append([f"the list of runs alone, again, n = {len(warm)}", Spread.of(warm).text(), ""])
     return section
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from pathlib import Path
 
 from bench.logs import make, write_steps
 from bench.page import Section
+from bench.process import python, run
 from bench.settings import CACHE, Settings
 from bench.sizes import FOLDER, Size
-from bench.timing import Spread, interpreter_start, net, significant
+from bench.timing import Spread, interpreter_start, net, over, significant
 
 COLUMNS = ("what", "time", "share of the full pass")
 
@@ -38,8 +40,11 @@ def measure(settings: Settings) -> Section:
     )
     for name, times in (("full pass", full), ("one file added", update), ("nothing new", nothing)):
         section.rows.append([name, times.text(), _share(times, full)])
-    extra = max(0.0, update.median - nothing.median) / full.median
-    section.notes.append(f"Beyond the time when nothing is new, a step costs {extra:.1%} of the full pass.")
+    inside = json.loads(run(python("-m", "bench.inside", "growth", log, "--repeats", repeats)).output)
+    for name, seconds in inside.items():
+        times = Spread.of(seconds)
+        share = over(seconds, inside["full pass"])
+        section.rows.append([f"{name}, start-up left out", times.text(), f"{share.median:.1%}"])
     return section
 
 

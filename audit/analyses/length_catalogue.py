@@ -22,6 +22,11 @@ _FIXED = ("baseline", "shaping")
 """Parts that nothing can stand in for: an objective whose parts lack their column is skipped."""
 
 
+MOST_TOKENS = 2_000_000
+"""An objective that facts do not tell is weighed token by token only in logs of up to so many tokens."""
+_BY_TOKEN = "its weights need a pass over every token, each time: rlaudit length RUN --objective"
+
+
 class ObjectivePressure(msgspec.Struct, frozen=True):
     """What another objective would have done on the same rollouts."""
 
@@ -70,6 +75,10 @@ def _read_at_once(data: LengthRows, objectives: list[Objective]) -> None:
 
 
 def _measure(data: LengthRows, objective: Objective) -> ObjectivePressure:
+    facts = data.rows.facts
+    by_token = factors_of(objective, token_advantages=data.rows.has("token_advantage")) is None
+    if by_token and facts is not None and facts["tokens"].sum() > MOST_TOKENS:
+        return ObjectivePressure(objective.name, None, skipped=f"{_BY_TOKEN} {objective.name}")
     try:
         weights = weights_of(data, objective)
         slope = pooled_slope(data, weights)

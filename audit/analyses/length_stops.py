@@ -10,8 +10,6 @@ import pyarrow.compute as pc
 from audit.analyses.length_rows import LengthRows
 from audit.facts.rows import RunRows
 
-MOST_TOKENS = 5_000_000
-"""Last tokens are read of the first responses of a log, up to so many tokens."""
 STOP_SHARE = 0.9
 """Heuristic: up to three ids that end this share of the responses that stopped are stop tokens."""
 _REASONS = 8
@@ -60,14 +58,13 @@ def stops(data: LengthRows) -> Stops | None:
 
 
 def last_tokens(rows: RunRows) -> LastTokens | None:
-    """Read them, of as many responses as the bound on tokens allows; None where none stopped."""
-    last = _last_ids(rows)
-    cut = rows.truncated
+    """The tokens that responses end with; None where none stopped by itself."""
+    assert rows.facts is not None
+    last, cut = rows.facts["last_token"], rows.truncated
     assert cut is not None
-    reason = rows.table["finish_reason"].slice(0, len(last))
-    stopped = np.array(pc.fill_null(pc.equal(reason, "stop"), False).to_numpy(), dtype=bool)
+    stopped = np.array([reason == "stop" for reason in rows.table["finish_reason"].to_pylist()], dtype=bool)
     logged = last >= 0
-    ends, cuts = last[stopped & logged], last[cut[: len(last)] & logged]
+    ends, cuts = last[stopped & logged], last[cut & logged]
     if not len(ends):
         return None
     ids, counts = np.unique(ends, return_counts=True)
@@ -77,21 +74,3 @@ def last_tokens(rows: RunRows) -> LastTokens | None:
     found = ids[order[:enough]].tolist() if shares[-1] >= STOP_SHARE else []
     ended = float(np.isin(cuts, found).mean()) if found and len(cuts) else None
     return LastTokens(found, len(ends), len(cuts), ended)
-
-
-def _last_ids(rows: RunRows) -> np.ndarray:
-    """Last token id of the first responses, int64; -1 where there is none."""
-    found, tokens = [np.zeros(0, dtype=np.int64)], 0
-    for batch in rows.run.batches(["token_ids"]):
-        column = batch["token_ids"]
-        lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
-        offsets = np.asarray(column.offsets, dtype=np.int64)
-        values = column.values.to_numpy(zero_copy_only=False)
-        some = lengths > 0
-        last = np.full(len(lengths), -1, dtype=np.int64)
-        last[some] = values[offsets[1:][some] - 1]
-        found.append(last)
-        tokens += int(lengths.sum())
-        if tokens >= MOST_TOKENS:
-            break
-    return np.concatenate(found)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from audit.facts.tokenpass import factor_facts
 from audit.facts.tokenpass.factors import Factor, Factors, factors_of
-from audit.facts.tokenpass.names import LOGGED, TEXT_KEY
+from audit.facts.tokenpass.names import LAST_TOKEN, LOGGED, TEXT_KEY
 from audit.facts.tokenpass.sums import SUMS
 from audit.objectives.catalogue import CATALOGUE
 from audit.objectives.catalogue import CORE as CORE_OBJECTIVES
@@ -14,7 +14,7 @@ from audit.objectives.catalogue import CORE as CORE_OBJECTIVES
 FACTS_VERSION = 1
 """Raised when the meaning of a fact changes: what was stored before is computed again."""
 
-PLAIN: tuple[str, ...] = (LOGGED, TEXT_KEY, *SUMS)
+PLAIN: tuple[str, ...] = (LOGGED, TEXT_KEY, LAST_TOKEN, *SUMS)
 """Facts that no objective enters."""
 
 

@@ -26,6 +26,10 @@ from audit.logs.parts import Part
 from audit.logs.run import Run
 
 
+_FEW = 20
+"""New files are few where they are less than one in so many."""
+
+
 class Engine(Protocol):
     """Maps parts to their facts: ``audit.facts.engines.local.compute`` and its like."""
 
@@ -113,7 +117,8 @@ def request(
     watcher : Watcher, optional
         Told about files, waiting and storing.
     in_order : bool
-        Leave the stored segments in their final order, also where that means to write many bytes again.
+        Leave the stored segments in their final order, also where that means to write many bytes again;
+        what a few new files add to a long run is left for the next request that adds nothing.
     read : bool
         Whether the facts are wanted now; else they are only stored, and the table is empty.
     """
@@ -204,7 +209,8 @@ class _Job:
                     if folder is not None:
                         remove([error.holding.path])
             if folder is not None:
-                self._settle(folder, made, in_order)
+                much = self.account.computed * _FEW >= len(self.sources)
+                self._settle(folder, made, in_order and much)
         return table
 
     def put_in_order(self) -> None:

@@ -18,7 +18,9 @@ LOGGED = "logged"
 """1 where the number of tokens is known, else 0."""
 TEXT_KEY = "text_key"
 """See :func:`audit.facts.tokenpass.text_key.text_keys`."""
-INTEGERS = frozenset({"tokens", "loss_tokens", LOGGED, TEXT_KEY})
+LAST_TOKEN = "last_token"
+"""Id of the last token of the response; -1 where there is none."""
+INTEGERS = frozenset({"tokens", "loss_tokens", LOGGED, TEXT_KEY, LAST_TOKEN})
 """Facts of type int64; all others are float64."""
 
 
@@ -50,11 +52,11 @@ def read_name(name: str) -> Fact:
         return Fact(name, SUMS[name].needs, SUMS[name].of)
     if name == LOGGED:
         return Fact(name, (), None)
-    if name == TEXT_KEY:
+    if name in (TEXT_KEY, LAST_TOKEN):
         return Fact(name, ("token_ids",), None)
     if (part := breakdowns.parse(name)) is not None:
         return Fact(name, breakdowns.needs(part), lambda chunk: breakdowns.evaluate(chunk, part))
     fact = factor_facts.parse(name)
     if fact is None:
-        raise UnknownName.of("fact", name, (*SUMS, LOGGED, TEXT_KEY))
+        raise UnknownName.of("fact", name, (*SUMS, LOGGED, TEXT_KEY, LAST_TOKEN))
     return Fact(name, factor_facts.needs(fact), lambda chunk: factor_facts.evaluate(chunk, fact))

@@ -10,9 +10,9 @@ import pyarrow as pa
 from audit.errors import BadLog
 from audit.facts.tokenpass.chunk import Chunk
 from audit.facts.tokenpass.lists import TOKEN_COLUMNS, list_mask, list_values, row_lengths
-from audit.facts.tokenpass.names import LOGGED, TEXT_KEY, Fact, dtype_of, read_name
+from audit.facts.tokenpass.names import LAST_TOKEN, LOGGED, TEXT_KEY, Fact, dtype_of, read_name
 from audit.facts.tokenpass.spent import Spent
-from audit.facts.tokenpass.text_key import text_keys
+from audit.facts.tokenpass.text_key import last_tokens, text_keys
 from audit.logs.arrays import from_numpy
 from audit.logs.parts import Part
 
@@ -138,12 +138,14 @@ def _of_batch(
             made[name][start:stop] = chunk.segments.host(of(chunk))
     if "token_ids" in names:
         made[TEXT_KEY] = text_keys(batch["token_ids"])
+        made[LAST_TOKEN] = last_tokens(batch["token_ids"])
     made[LOGGED] = lengths >= 0
     for fact in facts:
         found = made.get(fact.name)
         dtype = dtype_of(fact.name)
         if found is None:
-            found = np.full(len(held), 0 if dtype is np.int64 else np.nan)
+            nothing = -1 if fact.name == LAST_TOKEN else 0
+            found = np.full(len(held), nothing if dtype is np.int64 else np.nan)
         yield found.astype(dtype, copy=False)
 
 

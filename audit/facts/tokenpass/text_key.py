@@ -1,4 +1,4 @@
-"""A key of each response's tokens, by which equal texts are found without reading them again."""
+"""What is kept of each response's token ids: a key by which equal texts are found, and the last id."""
 
 from __future__ import annotations
 
@@ -25,3 +25,12 @@ def text_keys(column: pa.Array) -> np.ndarray:
     hashes = (xxhash.xxh3_64_intdigest(ids[low:high]) for low, high in pairwise(offsets))
     made = np.fromiter(hashes, dtype=np.uint64, count=len(column)).view(np.int64)
     return np.where(valid(column), np.where(made == NO_TEXT, 1, made), NO_TEXT)
+
+
+def last_tokens(column: pa.Array) -> np.ndarray:
+    """Last token id of each row, int64, shape (R,); -1 where the row is empty or was not logged."""
+    offsets = to_numpy(column.offsets).astype(np.int64)
+    some = (np.diff(offsets) > 0) & valid(column)
+    made = np.full(len(column), -1, dtype=np.int64)
+    made[some] = to_numpy(column.values)[offsets[1:][some] - 1]
+    return made

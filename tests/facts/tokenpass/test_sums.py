@@ -48,6 +48,7 @@ def loop(row: dict) -> dict[str, float]:
         "tokens": len(row["loss_mask"]),
         "loss_tokens": len(used),
         "logged": 1,
+        "last_token": row["token_ids"][-1] if row["token_ids"] else -1,
         "log_ratio": math.fsum(math.log(x) for x in rho),
         "log_ratio_square": math.fsum(math.log(x) ** 2 for x in rho),
         "log_ratio_max": max((abs(math.log(x)) for x in rho), default=0.0),
