@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -46,10 +48,10 @@ class ObjectiveFactor(msgspec.Struct, frozen=True):
     """Groups of another size than the most frequent, or with too few other visits to their prompt."""
 
 
-def observed_factor(
+def prepared_factor(
     rows: RunRows, samples: Samples, bins: np.ndarray, objective: Objective, stated: Objective
-) -> ObjectiveFactor:
-    """Measure the prompt-weight factor of a run by success-rate bin.
+) -> PreparedFactor:
+    """Sum up what the prompt-weight factor of a run by success-rate bin is made of.
 
     Parameters
     ----------
@@ -89,12 +91,23 @@ def observed_factor(
     use = (bins >= 0) & (samples.size == size)
     columns = _columns(rows, samples, objective, values)
     use &= np.isfinite(columns).all(axis=1)
-    made = []
+    return PreparedFactor(objective.name, columns, use, curve)
+
+
+def observed_factors(
+    samples: Samples, bins: np.ndarray, prepared: Sequence[PreparedFactor]
+) -> list[ObjectiveFactor]:
+    """Measure the factors under several objectives, bin by bin: those of one bin share their resamples."""
+    made: list[list[FactorBin]] = [[] for _ in prepared]
     for at, span in enumerate(pairwise(EDGES)):
-        here = use & (bins == at)
-        if here.any():
-            made.append(_bin(span, columns[here], samples.cluster[here], curve))
-    return ObjectiveFactor(objective.name, made, left_out=int((~use).sum()))
+        for found, each in zip(made, prepared, strict=True):
+            here = each.use & (bins == at)
+            if here.any():
+                found.append(_bin(span, each.columns[here], samples.cluster[here], each.curve))
+    return [
+        ObjectiveFactor(each.objective, found, left_out=int((~each.use).sum()))
+        for each, found in zip(prepared, made, strict=True)
+    ]
 
 
 def _columns(rows: RunRows, samples: Samples, objective: Objective, values: np.ndarray) -> np.ndarray:
@@ -172,6 +185,17 @@ class _Curve:
             rate, variance = np.where(pairs > 0, 0.5, np.nan), np.zeros_like(rate)
         expected = np.where(np.isfinite(observed), self.expected(rate, variance), np.nan)
         return np.stack([rate, observed, expected, observed - expected], axis=-1)
+
+
+class PreparedFactor(NamedTuple):
+    """What the factors of one objective are made of."""
+
+    objective: str
+    columns: np.ndarray
+    """Per group, see :func:`_columns`; shape (N, 5)."""
+    use: np.ndarray
+    """Groups that enter, bool, shape (N,)."""
+    curve: _Curve
 
 
 def _bin(span: tuple[float, float], columns: np.ndarray, cluster: np.ndarray, curve: _Curve) -> FactorBin:

@@ -13,7 +13,7 @@ from audit.analyses.samples import Samples
 from audit.facts.rows import RunRows
 from audit.facts.weight_sums import weight_sums
 from audit.objectives.objective import Objective
-from audit.stats import Estimate, ratio_of_sums
+from audit.stats import Estimate, bootstrap, cluster_sums, estimate
 
 TOP = 0.1
 """The heaviest prompts whose share is named, as a share of the prompts."""
@@ -87,14 +87,21 @@ def shares_of(samples: Samples, bins: np.ndarray, weighed: Weighed) -> PromptSha
         gini=gini(held, len(held)),
         top_share=Estimate(share, None, None, len(held)),
         lorenz=lorenz(held),
-        by_rate=[
-            BinWeight(EDGES[at], EDGES[at + 1], _share(samples, weighed.of_group, bins == at, bins >= 0))
-            for at in range(len(EDGES) - 1)
-            if (bins == at).any()
-        ],
+        by_rate=_by_rate(samples, bins, weighed.of_group),
         not_finite=weighed.not_finite,
     )
 
 
-def _share(samples: Samples, amount: np.ndarray, inside: np.ndarray, among: np.ndarray) -> Estimate:
-    return ratio_of_sums(amount * inside, amount * among, samples.cluster, int(inside.sum()))
+def _by_rate(samples: Samples, bins: np.ndarray, amount: np.ndarray) -> list[BinWeight]:
+    held = [at for at in range(len(EDGES) - 1) if (bins == at).any()]
+    columns = np.column_stack([amount * (bins == at) for at in held] + [amount * (bins >= 0)])
+
+    @np.errstate(invalid="ignore", divide="ignore")
+    def statistic(totals: np.ndarray) -> np.ndarray:
+        return np.asarray(totals[..., :-1] / totals[..., -1:])
+
+    made = bootstrap(cluster_sums(columns, samples.cluster), statistic)
+    return [
+        BinWeight(EDGES[at], EDGES[at + 1], estimate(made, int((bins == at).sum()), place))
+        for place, at in enumerate(held)
+    ]

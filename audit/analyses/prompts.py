@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from audit.analyses.fitted import fitted
-from audit.analyses.observed_factor import ObjectiveFactor, observed_factor
+from audit.analyses.observed_factor import ObjectiveFactor, observed_factors, prepared_factor
 from audit.analyses.prompt_list import PromptRow, heaviest
 from audit.analyses.prompt_texts import PromptTexts, prompt_texts
 from audit.analyses.prompt_weights import PromptShares, Weighed, shares_of, weigh_prompts
@@ -182,12 +182,13 @@ def _factors(
         return []
     if not (bins >= 0).any():
         return []
-    return _each(
+    prepared = _each(
         "prompt-weight factor",
         objectives,
-        lambda own, stated: observed_factor(rows, samples, bins, own, stated),
+        lambda own, stated: prepared_factor(rows, samples, bins, own, stated),
         skips,
     )
+    return observed_factors(samples, bins, prepared)
 
 
 def _visits(samples: Samples) -> Visits:

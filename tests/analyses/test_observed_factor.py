@@ -7,7 +7,7 @@ import pytest
 from scipy import integrate, stats
 from synthetic import write
 
-from audit.analyses.observed_factor import _Curve, observed_factor
+from audit.analyses.observed_factor import _Curve, observed_factors, prepared_factor
 from audit.analyses.prompt_factor import prompt_factors, reward_factor
 from audit.analyses.rate_bins import rate_bins
 from audit.analyses.samples import samples_of
@@ -31,7 +31,10 @@ def simulated(path, seed: int, *, prompts: int = 60, visits: int = 6, size: int 
 
 def factor_of(rows, objective, stated=None):
     samples = samples_of(rows)
-    return observed_factor(rows, samples, rate_bins(samples), objective, stated or objective)
+    bins = rate_bins(samples)
+    return observed_factors(
+        samples, bins, [prepared_factor(rows, samples, bins, objective, stated or objective)]
+    )[0]
 
 
 @pytest.mark.parametrize("name", ["grpo", "dr_grpo", "reinforce", "rloo"])
