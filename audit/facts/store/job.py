@@ -25,7 +25,6 @@ from audit.logs.cache_place import cache_place, claim, is_address
 from audit.logs.parts import Part
 from audit.logs.run import Run
 
-
 _FEW = 20
 """New files are few where they are less than one in so many."""
 
