@@ -117,7 +117,14 @@ def length_bias(
     if len(np.unique(data.cluster[data.use])) < FEW_CLUSTERS:
         known.append(f"only {len(np.unique(data.cluster[data.use]))} prompts: intervals by prompt are rough")
     doubts = confound_doubts(
-        slope=slope, compared=compared, cut=cut, reward=reward, mix=mix, ends=ends, unit=data.unit
+        slope=slope,
+        pressure=pressure,
+        compared=compared,
+        cut=cut,
+        reward=reward,
+        mix=mix,
+        ends=ends,
+        unit=data.unit,
     )
     return LengthBias(
         run=rows.run.run_id,

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from audit.analyses.length_drift import PromptMix
 from audit.analyses.length_law import MARGIN, Slope, law_of
+from audit.analyses.length_pressure import Pressure
 from audit.analyses.length_push_drift import PushesAndDrifts
 from audit.analyses.length_reward import RewardLength
 from audit.analyses.length_stops import Stops
@@ -27,6 +28,7 @@ class Doubt(NamedTuple):
 def confound_doubts(
     *,
     slope: Slope | None,
+    pressure: Pressure,
     compared: PushesAndDrifts | None,
     cut: Truncation | None,
     reward: RewardLength,
@@ -37,6 +39,7 @@ def confound_doubts(
     """Say which confounds these numbers show."""
     return [
         *_of_law(slope),
+        *_of_pressure(slope, pressure),
         *_of_drift(compared),
         *_of_truncation(cut),
         *_of_reward(reward, unit),
@@ -72,6 +75,15 @@ def _of_law(slope: Slope | None) -> Iterator[Doubt]:
     if slope.within == "optimiser step":
         text = "no group has two weighed responses of different length: slopes are between prompts"
         yield Doubt("no groups", text)
+
+
+def _of_pressure(slope: Slope | None, pressure: Pressure) -> Iterator[Doubt]:
+    if slope is None or law_of(slope.all) != "none":
+        return
+    pushed = [name for name in ("correct", "wrong") if getattr(pressure, name).excludes(0.0)]
+    if pushed:
+        text = f"the push on {' and '.join(pushed)} answers comes with the advantages (length or KL in the "
+        yield Doubt("advantages", text + "reward), not with the length in the weights")
 
 
 def _of_drift(compared: PushesAndDrifts | None) -> Iterator[Doubt]:

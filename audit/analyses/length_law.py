@@ -1,8 +1,11 @@
 """How the weight of a token depends on the length of its response: a property of the objective.
 
 Every token of a response has the weight w = Z A c (DESIGN: aggregation, advantage, ratio and clip). Between
-responses to one prompt, log |w / A| = a + b log L: b = -1 under a mean per response (GRPO, GSPO), 0 under a
-divisor that they share (Dr. GRPO, DAPO, RLOO). L counts the tokens that take loss.
+responses to one prompt, E |w / A| = a L^b: b = -1 under a mean per response (GRPO, GSPO), 0 under a divisor
+that they share (Dr. GRPO, DAPO, RLOO). L counts the tokens that take loss. The slope b of the log of the mean
+weight is fitted with one level per group (:mod:`.length_slope`): it is the mean weight that pushes. A
+regression of log |w / A| would leave out the responses that a clip removes, which may be the short ones, as
+under GSPO, and take the noise of ratios for a law (E log rho < 0 = log E rho).
 
 The decision is taken on an interval, against a margin: slopes within ±:data:`MARGIN` are no dependence.
 *Biased* needs the whole interval outside of the margin, *not biased* the whole interval inside; else the log
@@ -19,23 +22,22 @@ from typing import Literal, NamedTuple
 import msgspec
 import numpy as np
 
-from audit.analyses.length_rows import NOTHING, LengthRows, centred
+from audit.analyses.length_rows import LengthRows, centred
+from audit.analyses.length_slope import mean_slope
 from audit.facts.rows import dense
 from audit.facts.weigh import coefficients_of
 from audit.facts.weight_sums import weight_sums
 from audit.objectives.objective import KL, Objective
-from audit.stats import Estimate, ratio_of_sums
+from audit.stats import Estimate
 
 MARGIN = 0.1
 """Heuristic: at a slope of -0.1, a response of ten times the length has 0.79 of the weight per token."""
-EXACT = 1e-9
-"""Residuals of log |w / A| below this are rounding."""
 
 Law = Literal["1/length", "none", "falls", "grows", "unknown"]
 
 
 class Slope(msgspec.Struct, frozen=True):
-    """Slope of log |weight / advantage| per token on log length: -1 for 1/|o|, 0 for a shared divisor."""
+    """Slope of log E |weight / advantage| per token on log length: -1 for 1/|o|, 0 for a shared divisor."""
 
     positive: Estimate
     negative: Estimate
@@ -53,6 +55,8 @@ class Weights(NamedTuple):
     per_token: np.ndarray
     """Mean policy weight over its loss tokens, the KL in the loss left out; NaN where not finite."""
     advantage: np.ndarray
+    active: np.ndarray
+    """bool; the response takes loss. A weight of 0 is then the work of a clip or a correction."""
 
 
 def weights_of(data: LengthRows, objective: Objective) -> Weights:
@@ -67,8 +71,9 @@ def weights_of(data: LengthRows, objective: Objective) -> Weights:
     assert rows.facts is not None
     policy_part = without_loss_kl(objective)
     made = weight_sums(rows, policy_part).policy / np.maximum(rows.facts["loss_tokens"], 1)
-    advantage = coefficients_of(rows, policy_part).advantage.numpy()
-    return Weights(np.where(np.isfinite(made), made, np.nan), advantage)
+    c = coefficients_of(rows, policy_part)
+    active = (c.kept & ~c.masked).numpy() & (rows.facts["loss_tokens"] > 0)
+    return Weights(np.where(np.isfinite(made), made, np.nan), c.advantage.numpy(), active)
 
 
 def without_loss_kl(objective: Objective) -> Objective:
@@ -77,7 +82,8 @@ def without_loss_kl(objective: Objective) -> Objective:
 
 
 def weight_slope(data: LengthRows, weights: Weights) -> Slope:
-    """Fit the slope, with intervals that resample prompts; n counts responses with a weight."""
+    """Fit the slope, with intervals that resample prompts; n counts responses that take loss with
+    an advantage."""
     fit = _Fit(data, weights)
     rows, advantage = data.rows, weights.advantage
     later = ~rows.greedy & (rows.epoch > rows.epoch.min(initial=0))
@@ -114,15 +120,15 @@ def is_biased(law: Law) -> bool | None:
 
 
 class _Fit:
-    """log |w / A| over log length, and the strata between whose responses slopes are taken."""
+    """|w / A| over log length, and the strata between whose responses slopes are taken."""
 
     @np.errstate(divide="ignore", invalid="ignore", over="ignore")
     def __init__(self, data: LengthRows, weights: Weights) -> None:
         facts = data.rows.facts
         assert facts is not None
         self._x = np.log(facts["loss_tokens"].astype(np.float64))
-        self._y = np.log(np.abs(weights.per_token / weights.advantage))
-        self._known = np.isfinite(self._x) & np.isfinite(self._y)
+        self._y = np.abs(weights.per_token / weights.advantage)
+        self._known = np.isfinite(self._x) & np.isfinite(self._y) & weights.active
         self._cluster = data.cluster
         sign = np.nan_to_num(np.sign(weights.advantage))
         self.within, self._strata = _strata(data, sign, self._x, self._known & data.use)
@@ -130,7 +136,7 @@ class _Fit:
     def slope(self, chosen: np.ndarray) -> Estimate:
         """Slope over the rows chosen, bool of shape (R,)."""
         use = chosen & self._known
-        return _slope(self._x[use], self._y[use], self._strata[use], self._cluster[use])
+        return mean_slope(self._x[use], self._y[use], self._strata[use], self._cluster[use])
 
 
 def _strata(data: LengthRows, sign: np.ndarray, x: np.ndarray, use: np.ndarray) -> tuple[str, np.ndarray]:
@@ -144,18 +150,3 @@ def _strata(data: LengthRows, sign: np.ndarray, x: np.ndarray, use: np.ndarray) 
             if len(np.unique(data.cluster[use][differs])) >= least:
                 return place
     return places[0]
-
-
-def _slope(x: np.ndarray, y: np.ndarray, strata: np.ndarray, cluster: np.ndarray) -> Estimate:
-    if not len(x):
-        return NOTHING
-    x, y = centred(x, strata), centred(y, strata)
-    square = float(x @ x)
-    if square == 0.0:
-        return Estimate(None, None, None, len(x))
-    slope = float(x @ y) / square
-    if np.abs(y - slope * x).max() < EXACT:
-        slope = 0.0 if abs(slope) < EXACT else slope
-        return Estimate(slope, slope, slope, len(x))
-    _, code = np.unique(cluster, return_inverse=True)
-    return ratio_of_sums(x * y, x * x, code, len(x))

@@ -77,6 +77,7 @@ def test_a_length_term_among_equally_correct_answers_is_found(tmp_path) -> None:
     said = length_bias(data.rows, named("dr_grpo"), others=())
     assert said.biased is False
     assert said.pressure.correct.high < 0
+    assert any("the push on correct and wrong answers comes with the advantages" in d for d in said.doubts)
     assert any("length counts in the reward itself" in doubt for doubt in said.doubts)
 
 

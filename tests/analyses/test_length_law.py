@@ -1,4 +1,4 @@
-"""The weight law: slopes against regressions with dummies, decisions against their stated error rates."""
+"""The weight law: slopes against a general fit with dummies, decisions against their stated error rates."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ import math
 
 import numpy as np
 import pytest
+import scipy.optimize
 from hypothesis import given
 from hypothesis import strategies as st
 from synthetic import rollouts, write
 
-from audit.analyses.length_law import MARGIN, Weights, _slope, is_biased, law_of, weight_slope, weights_of
+from audit.analyses.length_law import MARGIN, Weights, is_biased, law_of, weight_slope, weights_of
 from audit.analyses.length_rows import length_rows
+from audit.analyses.length_slope import mean_slope
 from audit.facts.rows import RunRows
 from audit.objectives.catalogue import named
+from audit.objectives.objective import Filter
 from audit.stats import Estimate
 
 
@@ -21,30 +24,59 @@ def data_of(tmp_path, rows):
     return length_rows(RunRows.read(write(tmp_path / "run", rows, sampling={"max_tokens": 20})))
 
 
-def by_dummies(x: np.ndarray, y: np.ndarray, code: np.ndarray) -> float:
-    _, code = np.unique(code, return_inverse=True)
+def by_likelihood(x: np.ndarray, y: np.ndarray, strata: np.ndarray) -> float:
+    """Poisson pseudo-likelihood with a dummy per stratum, by a general optimiser."""
+    _, code = np.unique(strata, return_inverse=True)
     design = np.column_stack([x, np.eye(code.max() + 1)[code]])
-    return float(np.linalg.lstsq(design, y, rcond=None)[0][0])
+
+    def loss(b: np.ndarray) -> tuple[float, np.ndarray]:
+        mean = np.exp(design @ b)
+        return float((mean - y * (design @ b)).sum()), design.T @ (mean - y)
+
+    start = np.append(0.0, np.full(design.shape[1] - 1, np.log(y.mean())))
+    return float(scipy.optimize.minimize(loss, start, jac=True, method="BFGS", options={"gtol": 1e-8}).x[0])
 
 
-def test_the_slope_is_that_of_a_regression_with_a_dummy_per_group_and_sign(tmp_path) -> None:
+def test_the_slope_is_that_of_a_poisson_fit_with_a_dummy_per_group_and_sign(tmp_path) -> None:
     data = data_of(tmp_path, rollouts(steps=5, epochs=1))
     rng = np.random.default_rng(1)
-    advantage = rng.choice([-2.0, -0.5, 0.5, 3.0], len(data.length))
-    weight = advantage * data.length**-0.7 * np.exp(rng.normal(0, 0.3, len(advantage)))
-    slope = weight_slope(data, Weights(weight, advantage))
-    x, y = np.log(data.length), np.log(np.abs(weight / advantage))
+    n = len(data.length)
+    advantage = rng.choice([-2.0, -0.5, 0.5, 3.0], n)
+    # A clip removes some, more often short ones.
+    weight = advantage * data.length**-0.7 * np.exp(rng.normal(0, 0.3, n))
+    weight[rng.random(n) < 1.0 / (1.0 + data.length)] = 0.0
+    slope = weight_slope(data, Weights(weight, advantage, np.ones(n, dtype=bool)))
+    x, y = np.log(data.length), np.abs(weight / advantage)
     for e, use in (
         (slope.all, advantage != 0),
         (slope.positive, advantage > 0),
         (slope.negative, advantage < 0),
     ):
         strata = 2 * data.group + (advantage > 0)
-        assert e.value == pytest.approx(by_dummies(x[use], y[use], strata[use]), rel=1e-9)
+        # A stratum without any weight says nothing of the slope, and has no level.
+        some = use & (np.bincount(strata, weights=y)[strata] > 0)
+        assert e.value == pytest.approx(by_likelihood(x[some], y[some], strata[some]), abs=1e-5)
         assert e.low < e.value < e.high
         assert e.n == use.sum()
     assert slope.within == "group and sign"
     assert slope.later.n == 0
+
+
+def test_what_takes_no_loss_by_design_is_no_weight_of_0(tmp_path) -> None:
+    rows = rollouts(steps=5, epochs=1, longest=6)
+    data = data_of(tmp_path, rows)
+    masked = named("rloo").replace(filter=Filter(mask_truncated=True))
+    slope = weight_slope(data, weights_of(data, masked)).all
+    assert (slope.value, slope.low, slope.high) == (0.0, 0.0, 0.0)
+    assert slope.n < weight_slope(data, weights_of(data, named("rloo"))).all.n
+
+
+def test_a_clip_that_removes_short_responses_is_a_law_of_length(tmp_path) -> None:
+    data = data_of(tmp_path, rollouts(steps=12, epochs=1))
+    weights = weights_of(data, named("rloo"))
+    clipped = np.where(data.length < 8, 0.0, weights.per_token)
+    slope = weight_slope(data, weights._replace(per_token=clipped)).all
+    assert law_of(slope) == "grows"
 
 
 def test_only_tokens_that_take_loss_count_as_length(tmp_path) -> None:
@@ -96,7 +128,8 @@ def test_an_exact_law_needs_no_second_prompt(tmp_path) -> None:
     data = data_of(tmp_path, rollouts(steps=2, prompts=1, epochs=1))
     slope = weight_slope(data, weights_of(data, named("grpo"))).all
     assert law_of(slope) == "1/length"
-    noisy = Weights(np.random.default_rng(0).normal(size=len(data.length)), np.ones(len(data.length)))
+    n = len(data.length)
+    noisy = Weights(np.random.default_rng(0).normal(size=n), np.ones(n), np.ones(n, dtype=bool))
     inexact = weight_slope(data, noisy).all
     assert inexact.value is not None
     assert inexact.low is None
@@ -135,8 +168,11 @@ def test_error_rates_at_the_margin_are_those_stated(truth: float) -> None:
     told = []
     for _ in range(runs):
         x = rng.normal(0, 0.6, prompts * per)
-        noise = rng.normal(0, 0.3, prompts * per) * np.repeat(rng.uniform(0.3, 1.7, prompts), per)
-        told.append(is_biased(law_of(_slope(x, truth * x + noise, cluster, cluster))))
+        size = np.repeat(rng.uniform(0.1, 0.5, prompts), per)
+        noise, noise_square = size * rng.normal(0, 1, prompts * per), size**2 / 2
+        told.append(
+            is_biased(law_of(mean_slope(x, np.exp(truth * x + noise - noise_square), cluster, cluster)))
+        )
     allowed = 0.025 * runs + 3 * math.sqrt(0.025 * 0.975 * runs)
     assert told.count(True) <= allowed
     assert told.count(False) <= allowed
