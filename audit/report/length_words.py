@@ -94,10 +94,10 @@ def legend(bias: LengthBias) -> str:
     """Say what the columns are."""
     return (
         f"slope: of log E|w / A| per token on log length, within {bias.slope.within or 'group'}; -1 is "
-        f"1/|o|, 0 no dependence, within ±{MARGIN:g} called none (heuristic). Push: how far the weights move "
-        f"the mean length, in {bias.unit} per unit of mean |w|; * under this run's objective; the learning rate "
-        "that scales it is unknown, so push and drift compare in sign and shape only. Drift, Theil-Sen: "
-        f"{bias.unit} from the first step to the last, prompts held fixed; Mann-Kendall takes steps for "
-        "independent. n: responses (groups in 'only reward differs'). Intervals: 95 %, resampling prompts; "
-        "strong where they exclude 0."
+        f"1/|o|, 0 no dependence, within ±{MARGIN:g} called none (heuristic). Push: how far the weights "
+        f"move the mean length, in {bias.unit} per unit of mean |w|; * under this run's objective; the "
+        "learning rate that scales it is unknown, so push and drift compare in sign and shape only. Drift, "
+        f"Theil-Sen: {bias.unit} from the first step to the last, prompts held fixed; Mann-Kendall takes "
+        "steps for independent. n: responses (groups in 'only reward differs'). Intervals: 95 %, "
+        "resampling prompts; strong where they exclude 0."
     )
