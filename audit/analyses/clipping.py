@@ -176,7 +176,7 @@ def _ids(
 ) -> tuple[list[ZeroedToken], int, str]:
     if skips.lacks("which tokens were removed", "token_ids"):
         return [], 0, ""
-    found = zeroed_ids(rows, objective, counts.use, counts.zeroed)
+    found = zeroed_ids(rows, objective, counts)
     texts, how = token_texts(rows.run)
     if found.odd:
         doubts.append(f"{found.odd} loss tokens left out of the ids: their id is negative or absurdly large")

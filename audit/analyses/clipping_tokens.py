@@ -6,26 +6,16 @@ the ids that were removed stood; the second counts the ids that are shown, by pr
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
-from dataclasses import fields, replace
 from typing import NamedTuple
 
 import msgspec
 import numpy as np
-import pyarrow as pa
-import torch
 
 from audit.analyses.bucket_shares import buckets
-from audit.analyses.clipping_counts import without_loss_kl
+from audit.analyses.clipping_counts import Counts
+from audit.analyses.clipping_removed import read_ids, removed_ids
 from audit.facts.rows import RunRows
-from audit.facts.tokenpass.lists import TOKEN_COLUMNS, list_mask, list_values, row_lengths
-from audit.facts.tokens import to_tokens
-from audit.facts.weigh import coefficients_of
-from audit.objectives.coefficients import Coefficients
-from audit.objectives.needs import needs
 from audit.objectives.objective import Objective
-from audit.objectives.weights import token_weights
 from audit.stats import Estimate, bootstrap, estimate
 
 SHOWN = 20
@@ -56,24 +46,22 @@ class TokenIds(NamedTuple):
     """Loss tokens whose id is negative or beyond :data:`LARGEST_ID`; left out."""
 
 
-def zeroed_ids(rows: RunRows, objective: Objective, use: np.ndarray, zeroed: np.ndarray) -> TokenIds:
+def zeroed_ids(rows: RunRows, objective: Objective, clipped: Counts) -> TokenIds:
     """Count the ids of removed tokens; a run without token ids has none.
 
     Parameters
     ----------
-    use : ndarray, shape (R,), bool
-        Responses that take loss.
-    zeroed : ndarray, shape (R,)
-        Removed tokens of each: only responses that have some are weighed again.
+    clipped : Counts
+        Of the same objective: only responses that lost tokens are looked at again.
     """
     total, odd = np.zeros(0, dtype=np.int64), 0
     found: list[tuple[np.ndarray, np.ndarray]] = [(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))]
-    for first, ids, row, gone in _removed(rows, without_loss_kl(objective), use, zeroed):
+    for ids, row, gone in removed_ids(rows, objective, clipped):
         known = (ids >= 0) & (ids < LARGEST_ID)
         odd += int((~known).sum())
         total = _added(total, np.bincount(ids[known]))
         here = gone & known
-        key = rows.prompt[first + row[here]] * LARGEST_ID + ids[here]
+        key = rows.prompt[row[here]] * LARGEST_ID + ids[here]
         found.append(np.unique(key, return_counts=True))
     keys, counts = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
     removed = np.bincount(keys % LARGEST_ID, weights=counts, minlength=len(total)).astype(np.int64)
@@ -82,7 +70,7 @@ def zeroed_ids(rows: RunRows, objective: Objective, use: np.ndarray, zeroed: np.
     if not len(shown):
         return TokenIds([], 0, odd)
     numerator, all_zeroed = _per_prompt(rows, keys, counts, shown)
-    base, all_tokens, n = _base(rows, use, shown)
+    base, all_tokens, n = _base(rows, clipped.use, shown)
     names = [str(id_) for id_ in shown]
     shares = [bucket.value for bucket in buckets(names, numerator, base, n)]
     lifts = bootstrap(np.column_stack([numerator, base, all_zeroed, all_tokens]), _lifts)
@@ -121,44 +109,6 @@ def _per_prompt(
     return made, np.bincount(prompt, weights=counts, minlength=prompts)
 
 
-def _removed(
-    rows: RunRows, objective: Objective, use: np.ndarray, zeroed: np.ndarray
-) -> Iterator[tuple[int, np.ndarray, np.ndarray, np.ndarray]]:
-    """Yield, by batch: first row, ids of loss tokens, their row in the batch, and which were removed."""
-    wanted = {column for column in needs(objective) if column in TOKEN_COLUMNS}
-    extra = {"token_advantage", "value", "loss_mask", "entropy"} & rows.run.columns
-    columns = ["token_ids", *(c for c in TOKEN_COLUMNS if c in (wanted | extra) and c != "token_ids")]
-    whole = coefficients_of(rows, objective)
-    # A surrogate that ranks the tokens of its batch must see all of them.
-    wide = objective.batch_wide
-    first = 0
-    for batch in rows.run.batches(columns, max_tokens=sys.maxsize if wide else 1_000_000):
-        held, ids, mask, row = _ids(batch, columns, use[first : first + batch.num_rows])
-        some = np.flatnonzero(wide | (held & (zeroed[first : first + batch.num_rows] > 0)))
-        gone = np.zeros(len(ids), dtype=bool)
-        if len(some):
-            tokens = to_tokens(batch.take(pa.array(some)), columns)
-            made = token_weights(tokens, _take(whole, first + some), objective)
-            gone[np.isin(row, some)] = (made.zeroed & tokens.mask).numpy()
-        loss = mask & held[row]
-        yield first, ids[loss], row[loss], gone[loss]
-        first += batch.num_rows
-
-
-def _ids(
-    batch: pa.RecordBatch, columns: list[str], use: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Rows in use whose ids were logged; ids, mask and row of every token of the batch."""
-    lengths = np.maximum(row_lengths(batch, columns, 0), 0)
-    ids = list_values(batch["token_ids"], lengths)
-    # A row whose ids are null has NaN there; it is not in use.
-    ids = np.nan_to_num(ids).astype(np.int64) if ids.dtype.kind == "f" else ids.astype(np.int64)
-    mask = list_mask(batch["loss_mask"], lengths) if "loss_mask" in columns else None
-    row = np.repeat(np.arange(batch.num_rows), lengths)
-    held = use & np.asarray(batch["token_ids"].is_valid())
-    return held, ids, np.ones(len(ids), dtype=bool) if mask is None else mask, row
-
-
 def _base(rows: RunRows, use: np.ndarray, shown: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Loss tokens of each prompt, with each shown id (P, K) and in all (P,); responses with the id (K,)."""
     prompts, k = int(rows.prompt.max(initial=-1)) + 1, len(shown)
@@ -168,7 +118,7 @@ def _base(rows: RunRows, use: np.ndarray, shown: np.ndarray) -> tuple[np.ndarray
     columns = ["token_ids", *(["loss_mask"] if rows.has("loss_mask") else [])]
     first = 0
     for batch in rows.run.batches(columns, max_tokens=4_000_000):
-        held, ids, mask, row = _ids(batch, columns, use[first : first + batch.num_rows])
+        held, ids, mask, row = read_ids(batch, columns, use[first : first + batch.num_rows])
         loss = mask & held[row] & (ids >= 0) & (ids < LARGEST_ID)
         row, place = row[loss], slot[ids[loss]]
         prompt = rows.prompt[first + row]
@@ -186,11 +136,6 @@ def _added(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     made = a.astype(np.int64)
     made[: len(b)] += b
     return made
-
-
-def _take(whole: Coefficients, rows: np.ndarray) -> Coefficients:
-    index = torch.from_numpy(rows)
-    return replace(whole, **{f.name: getattr(whole, f.name)[index] for f in fields(whole)})
 
 
 def _lifts(totals: np.ndarray) -> np.ndarray:

@@ -57,7 +57,7 @@ def first_update(rows: RunRows, use: np.ndarray) -> FirstUpdate | None:
     MissingColumn, BadLog
     """
     facts = rows.facts
-    if facts is None:
+    if facts is None or not use.any():
         return None
     facts.read(["log_ratio_max", "log_ratio_square", "loss_tokens"])
     largest = facts["log_ratio_max"]

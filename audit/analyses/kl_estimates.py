@@ -221,7 +221,7 @@ def _verdict(
     if not estimates:
         said.append("This log cannot say how far the policy is from a reference.")
     if starts and starts[0].state != "same":
-        said.append(f"At step {starts[0].step} it is not 0: {starts[0].meaning}.")
+        said.append(f"At step {starts[0].step} it is not exactly 0: {starts[0].meaning}.")
     if own is not None:
         said.append(_told(own))
     return " ".join(said)

@@ -106,6 +106,7 @@ class _Squares(NamedTuple):
     cross: np.ndarray
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def gradient_share(rows: RunRows, objective: Objective) -> GradientShare | None:
     """Compare the KL part of the weights with the policy part; None where neither pulls on anything.
 
