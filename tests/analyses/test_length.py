@@ -20,7 +20,7 @@ def on_policy(tmp_path, **options):
 
 
 def test_per_response_mean_pushes_correct_answers_down_and_wrong_ones_up(tmp_path) -> None:
-    result = length_bias(on_policy(tmp_path, steps=30), named("grpo"))
+    result = length_bias(on_policy(tmp_path, steps=30), named("grpo"), others=())
     assert result.slope.positive.value == pytest.approx(-1.0, abs=1e-9)
     assert result.slope.negative.value == pytest.approx(-1.0, abs=1e-9)
     assert result.pressure.correct.high < 0 < result.pressure.wrong.low
@@ -30,7 +30,7 @@ def test_per_response_mean_pushes_correct_answers_down_and_wrong_ones_up(tmp_pat
 
 @pytest.mark.parametrize("name", ["dr_grpo", "dapo", "rloo"])
 def test_a_shared_divisor_does_not_push_within_a_side(tmp_path, name: str) -> None:
-    result = length_bias(on_policy(tmp_path), named(name))
+    result = length_bias(on_policy(tmp_path), named(name), others=())
     for side in (result.pressure.correct, result.pressure.wrong):
         assert side.value == pytest.approx(0.0, abs=1e-12)
     assert result.slope.all == Estimate(0.0, 0.0, 0.0, result.slope.all.n)
@@ -41,7 +41,7 @@ def test_the_pressure_is_the_covariance_of_one_group_by_hand(tmp_path) -> None:
     data = rollouts(steps=1, groups=1, epochs=1)
     for row, reward in zip(data, [1, 1, 1, 0, 0, 0, 0, 0], strict=True):
         row["reward"] = float(reward)
-    result = length_bias(RunRows.read(write(tmp_path / "run", data)), named("grpo"))
+    result = length_bias(RunRows.read(write(tmp_path / "run", data)), named("grpo"), others=())
     length = np.array([row["length"] for row in data], dtype=float)
     reward = np.array([row["reward"] for row in data])
     weight = (reward - reward.mean()) / reward.std() / length / 8
@@ -66,7 +66,7 @@ def test_objectives_that_the_log_cannot_carry_are_skipped_with_the_column(tmp_pa
 def test_a_log_without_log_probs_says_that_the_ratio_is_assumed(tmp_path) -> None:
     keep = ("step", "prompt_id", "group_id", "sample_index", "reward", "length")
     data = [{k: row[k] for k in keep} for row in rollouts(epochs=1)]
-    result = length_bias(RunRows.read(write(tmp_path / "run", data)), named("grpo"))
+    result = length_bias(RunRows.read(write(tmp_path / "run", data)), named("grpo"), others=())
     assert result.slope.positive.value == pytest.approx(-1.0, abs=1e-9)
     assert any("logp_theta" in doubt for doubt in result.doubts)
 
@@ -75,11 +75,11 @@ def test_without_lengths_nothing_is_said(tmp_path) -> None:
     keep = ("step", "prompt_id", "group_id", "sample_index", "reward")
     data = [{k: row[k] for k in keep} for row in rollouts(epochs=1)]
     with pytest.raises(MissingColumn, match="token_ids"):
-        length_bias(RunRows.read(write(tmp_path / "run", data)), named("grpo"))
+        length_bias(RunRows.read(write(tmp_path / "run", data)), named("grpo"), others=())
 
 
 def test_rounding_is_not_a_push(tmp_path) -> None:
-    result = length_bias(on_policy(tmp_path, steps=6), named("dr_grpo"))
+    result = length_bias(on_policy(tmp_path, steps=6), named("dr_grpo"), others=())
     for side in (result.pressure.correct, result.pressure.wrong):
         assert (side.value, side.low, side.high) == (0.0, 0.0, 0.0)
     assert "pushes neither correct nor wrong answers beyond noise (0 [0, 0])" in result.verdict
@@ -87,7 +87,7 @@ def test_rounding_is_not_a_push(tmp_path) -> None:
 
 def test_equal_lengths_are_not_called_weightless(tmp_path) -> None:
     data = rollouts(steps=2, epochs=1, longest=1)
-    result = length_bias(RunRows.read(write(tmp_path / "run", data)), named("grpo"))
+    result = length_bias(RunRows.read(write(tmp_path / "run", data)), named("grpo"), others=())
     assert "too alike in length" in result.verdict
     assert result.biased is None
 
@@ -95,7 +95,7 @@ def test_equal_lengths_are_not_called_weightless(tmp_path) -> None:
 def test_text_alone_gives_the_drift_in_characters_and_skips_the_rest(tmp_path) -> None:
     keep = ("step", "prompt_id", "group_id", "sample_index", "reward", "response")
     data = [{k: row[k] for k in keep} for row in rollouts(epochs=1)]
-    result = length_bias(RunRows.read(write(tmp_path / "run", data)), named("grpo"))
+    result = length_bias(RunRows.read(write(tmp_path / "run", data)), named("grpo"), others=())
     assert result.unit == "characters"
     assert result.drift.all.n == len(data)
     assert (result.biased, result.per_objective, result.push_and_drift) == (None, [], None)

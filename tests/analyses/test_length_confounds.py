@@ -30,7 +30,7 @@ def cut_scores_nothing(rows):
 
 
 def test_truncation_and_its_reward_are_those_of_plain_sums(tmp_path) -> None:
-    rows = cut_scores_nothing(rollouts(steps=40, epochs=1, longest=6))
+    rows = cut_scores_nothing(rollouts(steps=20, epochs=1, longest=6))
     data = length_rows(rows_of(tmp_path, rows))
     found = truncation(data)
     cut = np.array([row["finish_reason"] == "length" for row in rows], dtype=float)
@@ -45,7 +45,7 @@ def test_truncation_and_its_reward_are_those_of_plain_sums(tmp_path) -> None:
     assert found.reward_gap.n == np.isin(data.group, both).sum()
     shares = np.array(found.share_by_step)
     assert len(shares) == len(found.step) == 10
-    assert shares.mean() == pytest.approx(cut.mean(), abs=0.01)
+    assert shares.mean() == pytest.approx(cut.mean(), abs=0.02)
     said = length_bias(data.rows, named("dr_grpo"), others=())
     assert any("cut off by length; their reward differs" in doubt for doubt in said.doubts)
     assert "truncation" in said.verdict
