@@ -58,17 +58,21 @@ def test_every_sample_log_gives_text_and_the_contract(rlaudit, verb, log) -> Non
     assert max(map(len, said.out.splitlines())) <= 100
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_without_one_column_there_is_a_result_and_the_column_is_named_where_it_matters(
-    rlaudit, verb, tmp_path
-) -> None:
-    data = full_rows(steps=2)
+@pytest.fixture(scope="session")
+def lacking(tmp_path_factory) -> dict[str, Path]:
+    """One log for each column, without it."""
+    root, data = tmp_path_factory.mktemp("lacking"), full_rows(steps=2)
     for column in COLUMNS:
-        path = tmp_path / column
         if column in REQUIRED:
-            write_loose(path, [row | {column: None} for row in data], objective="grpo")
+            write_loose(root / column, [row | {column: None} for row in data], objective="grpo")
         else:
-            write(path, [{k: v for k, v in row.items() if k != column} for row in data], "grpo")
+            write(root / column, [{k: v for k, v in row.items() if k != column} for row in data], "grpo")
+    return {column: root / column for column in COLUMNS}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_without_one_column_there_is_a_result_or_the_column_is_named(rlaudit, verb, lacking) -> None:
+    for column, path in lacking.items():
         done = rlaudit(verb, path, "--json")
         if done.code == 2:
             assert column in ("group_id", "prompt_id")
@@ -152,3 +156,14 @@ def test_top_bounds_the_list_of_prompts(rlaudit, tmp_path) -> None:
     for top in (0, 2):
         shape = contract(rlaudit("prompts", tmp_path / "run", "--top", top, "--json"), "prompts")
         assert len(shape["heaviest"]) == top
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_chart_is_written_beside_the_text_and_never_into_a_log(rlaudit, verb, tmp_path) -> None:
+    write(tmp_path / "run", full_rows(steps=4), "grpo")
+    done = rlaudit(verb, tmp_path / "run", "-o", tmp_path / "c.json")
+    assert done.out.endswith(f"Chart written to {tmp_path / 'c.json'}\n")
+    assert json.loads((tmp_path / "c.json").read_text())["$schema"].startswith("https://vega.github.io")
+    for bad in (tmp_path / "run" / "c.json", tmp_path / "c.pdf"):
+        assert rlaudit(verb, tmp_path / "run", "-o", bad).code == 2
+        assert not bad.exists()
