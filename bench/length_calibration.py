@@ -25,6 +25,8 @@ from audit.objectives.catalogue import named
 from audit.testbed.language import Language
 from audit.testbed.recording import write_runs
 from audit.testbed.training import Setup
+from bench.page import Section
+from bench.settings import Settings
 
 BIASED = ("grpo", "gspo", "gmpo", "sapo", "grpo_two_sided", "pass_at_k")
 UNBIASED = ("dr_grpo", "dr_grpo_sum", "rloo", "reinforce", "dapo", "cispo", "luspo", "maxrl")
@@ -74,21 +76,45 @@ def count(objective: str, seeds: Sequence[int], *, steps: int = 20, epoch: bool 
     return made
 
 
+def table(objectives: Sequence[str], seeds: int, steps: int = 20) -> Section:
+    """Counts of every objective, on both kinds of log."""
+    columns = (
+        "objective",
+        "truth",
+        "log",
+        "biased",
+        "not biased",
+        "cannot tell",
+        "pushed both sides",
+        "runs",
+    )
+    section = Section("Verdicts of rlaudit length on runs of known truth", columns=columns)
+    for name in objectives:
+        truth = "biased" if name in BIASED else "not biased"
+        for epoch, log in ((True, "as recorded"), (False, "without epoch")):
+            c = count(name, range(seeds), steps=steps, epoch=epoch)
+            told = [c.biased, c.not_biased, c.cannot_tell, c.pushed, c.runs]
+            section.rows.append([name, truth, log, *map(str, told)])
+            print(" | ".join(section.rows[-1]), flush=True)
+    return section
+
+
+def measure(settings: Settings) -> Section:
+    """The section of ``python -m bench``."""
+    return table((*BIASED, *UNBIASED), seeds=5 if settings.quick else 100)
+
+
 def main() -> None:
-    """Print a table of counts."""
+    """Print a line per count as it is made, and the table at the end."""
     parser = argparse.ArgumentParser(prog="python -m bench.length_calibration", description=__doc__)
-    parser.add_argument("objective", nargs="*", choices=[[], *BIASED, *UNBIASED], help="default: all")
+    parser.add_argument("objective", nargs="*", help="default: all that are known to be biased or not")
     parser.add_argument("--seeds", type=int, default=100, help="runs per objective")
     parser.add_argument("--steps", type=int, default=20, help="batches per run")
     asked = parser.parse_args()
-    print("| objective | truth | log | biased | not biased | cannot tell | pushed both sides | runs |")
-    print("|---|---|---|--:|--:|--:|--:|--:|")
-    for name in asked.objective or (*BIASED, *UNBIASED):
-        truth = "biased" if name in BIASED else "not biased"
-        for epoch, log in ((True, "as recorded"), (False, "without epoch")):
-            c = count(name, range(asked.seeds), steps=asked.steps, epoch=epoch)
-            told = [c.biased, c.not_biased, c.cannot_tell, c.pushed, c.runs]
-            print(f"| {name} | {truth} | {log} | {' | '.join(map(str, told))} |", flush=True)
+    unknown = set(asked.objective) - {*BIASED, *UNBIASED}
+    if unknown:
+        parser.error(f"no truth is known of {min(unknown)}; known: {', '.join((*BIASED, *UNBIASED))}")
+    print(table(asked.objective or (*BIASED, *UNBIASED), asked.seeds, asked.steps).markdown())
 
 
 if __name__ == "__main__":
