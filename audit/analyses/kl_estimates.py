@@ -13,7 +13,13 @@ from audit.analyses.inner_updates import inner_update
 from audit.analyses.kl_estimates_gradient import GradientShare, Pull, gradient_share, pull_facts, pulls
 from audit.analyses.kl_estimates_placement import Placement, placement
 from audit.analyses.kl_estimates_start import Start, start
-from audit.analyses.kl_estimates_values import KLEstimate, kl_to_reference, needed_facts
+from audit.analyses.kl_estimates_values import (
+    CorrectionWeights,
+    KLEstimate,
+    correction_weights,
+    kl_to_reference,
+    needed_facts,
+)
 from audit.analyses.outcomes import first_pass
 from audit.analyses.skips import Skips
 from audit.analyses.summary import Skipped
@@ -41,6 +47,8 @@ class KLReport(msgspec.Struct, frozen=True):
     run: str
     objective: str | None
     estimates: list[KLEstimate]
+    correction: CorrectionWeights | None
+    """Of the corrected estimates per sequence."""
     trends: dict[str, Trend]
     """theta_ref_k1, theta_ref_k3, old_ref_k3, drift_k3 per token, over steps."""
     drift: Drift | None
@@ -73,7 +81,7 @@ def kl_report(rows: RunRows, objective: Objective | None, notes: Sequence[str] =
     trends: dict[str, Trend] = {}
     starts: list[Start] = []
     found_pulls: list[Pull] = []
-    drift = None
+    drift = correction = None
     sources: dict[Literal["theta", "old"], np.ndarray] = {}
     has_tokens = not skips.lacks("KL", ("logp_theta", "logp_old", "logp_ref")) and rows.facts is not None
     if has_tokens and rows.facts is not None:
@@ -91,6 +99,8 @@ def kl_report(rows: RunRows, objective: Objective | None, notes: Sequence[str] =
             _follow(rows, of, use, trends, skips)
             first = skips.attempt(f"KL({of} ‖ ref) at the first step", lambda: start(rows, of, use))  # noqa: B023
             starts += [] if first is None else [first]
+        if "theta" in sources and rows.has("logp_old"):
+            correction = correction_weights(rows, trained)
         if "theta" in sources:
             found_pulls = pulls(rows, trained)
         if not skips.lacks("drift of theta from old", "logp_theta", "logp_old"):
@@ -103,11 +113,12 @@ def kl_report(rows: RunRows, objective: Objective | None, notes: Sequence[str] =
         own = placement(rows, objective, skips)
         if own.where in ("loss", "both"):
             share = skips.attempt("KL's share of the gradient", lambda: gradient_share(rows, objective))
-    doubts += _doubts(rows, estimates)
+    doubts += _doubts(rows, estimates, correction)
     return KLReport(
         run=rows.run.run_id,
         objective=None if objective is None else objective.name,
         estimates=estimates,
+        correction=correction,
         trends=trends,
         drift=drift,
         start=starts,
@@ -180,8 +191,16 @@ def _lost(rows: RunRows, sources: dict[Literal["theta", "old"], np.ndarray]) -> 
     return said
 
 
-def _doubts(rows: RunRows, estimates: Sequence[KLEstimate]) -> list[str]:
+def _doubts(
+    rows: RunRows, estimates: Sequence[KLEstimate], correction: CorrectionWeights | None
+) -> list[str]:
     said = []
+    k = None if correction is None else correction.pareto_k
+    if correction is not None and k is not None and k >= correction.reliable_k:
+        said.append(
+            f"the weights of responses that correct for samples from old have Pareto k = {k:.2f}, beyond "
+            f"{correction.reliable_k:.2f}: corrected values per sequence cannot be trusted"
+        )
     for e in estimates:
         if e.estimator == "k1" and e.value.high is not None and e.value.high < 0 and not e.corrected:
             said.append(

@@ -8,11 +8,12 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from audit.analyses.bucket_shares import standard_error
+from audit.analyses.bucket_shares import prompt_sums, standard_error
+from audit.analyses.pareto import effective_share, pareto_k, reliable_k
 from audit.facts.rows import RunRows
 from audit.facts.run_facts import RunFacts
 from audit.objectives.part import Estimator
-from audit.stats import Estimate, ratio_of_sums
+from audit.stats import Estimate, bootstrap, estimate, ratio_of_sums
 
 FORMS: tuple[Estimator, ...] = ("k1", "k2", "k3")
 
@@ -32,6 +33,33 @@ class KLEstimate(msgspec.Struct, frozen=True):
     """Monte-Carlo standard error, clustered by prompt."""
     heaviest: float | None
     """Share of the sum of absolute values that the largest response holds: near 1, one response decides."""
+
+
+class CorrectionWeights(msgspec.Struct, frozen=True):
+    """The weights pi_theta / pi_old of whole responses, on which corrected estimates per sequence rest."""
+
+    ess: Estimate
+    """(Σ W)² / (n Σ W²): the share of the responses that the weights leave."""
+    pareto_k: float | None
+    """Tail shape; None where the tail is too short or does not vary."""
+    tail: int
+    """Responses that it was fitted to."""
+    reliable_k: float
+    """Below this an average under the weights is reliable (Vehtari et al. 2024)."""
+
+
+def correction_weights(rows: RunRows, use: np.ndarray) -> CorrectionWeights | None:
+    """Measure the weights of the responses ``use``, bool, shape (R,); None where none has a finite one."""
+    assert rows.facts is not None
+    held = use & np.isfinite(rows.facts["log_ratio"]) & (rows.facts["loss_tokens"] > 0)
+    if not held.any():
+        return None
+    log, prompt, n = rows.facts["log_ratio"][held], rows.prompt[held], int(held.sum())
+    # A common factor cancels.
+    weight = np.exp(log - log.max())
+    sums = np.column_stack([prompt_sums(x, prompt) for x in (weight, np.square(weight), np.ones(n))])
+    k, tail = pareto_k(log)
+    return CorrectionWeights(estimate(bootstrap(sums, effective_share), n), k, tail, reliable_k(n))
 
 
 def kl_to_reference(rows: RunRows, of: Literal["theta", "old"], use: np.ndarray) -> list[KLEstimate]:

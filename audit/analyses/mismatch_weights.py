@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from audit.analyses.bucket_shares import prompt_sums
-from audit.analyses.mismatch_pareto import pareto_k, reliable_k
+from audit.analyses.pareto import effective_share, pareto_k, reliable_k
 from audit.facts.rows import RunRows
 from audit.stats import Estimate, bootstrap, estimate
 
@@ -57,8 +57,8 @@ def weights(rows: RunRows, use: np.ndarray) -> Weights:
     return Weights(
         responses=n,
         mean=_of_sums([plain, one], prompt, _mean, n),
-        ess=_of_sums([scaled, np.square(scaled), one], prompt, _ess, n),
-        token_ess=_of_sums([ratio, square, tokens], prompt, _ess, n),
+        ess=_of_sums([scaled, np.square(scaled), one], prompt, effective_share, n),
+        token_ess=_of_sums([ratio, square, tokens], prompt, effective_share, n),
         update_ess_median=float(np.median(per_update)) if len(per_update) else None,
         update_ess_least=float(per_update.min()) if len(per_update) else None,
         updates=len(per_update),
@@ -93,11 +93,6 @@ def _per_update(update: np.ndarray, weight: np.ndarray) -> np.ndarray:
 def _mean(totals: np.ndarray) -> np.ndarray:
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray(totals[..., :1] / totals[..., 1:2])
-
-
-def _ess(totals: np.ndarray) -> np.ndarray:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(totals[..., :1] ** 2 / (totals[..., 1:2] * totals[..., 2:3]))
 
 
 def correlation(totals: np.ndarray) -> np.ndarray:

@@ -15,6 +15,7 @@ from synthetic import centred, rollouts, standardised, with_advantages, write
 from audit.analyses.bucket_shares import standard_error
 from audit.analyses.kl_estimates import KLReport, kl_report
 from audit.analyses.kl_estimates_gradient import gradient_share
+from audit.analyses.pareto import pareto_k
 from audit.facts.chosen import chosen_objective
 from audit.facts.declared import declared_objective
 from audit.facts.rows import RunRows
@@ -92,6 +93,28 @@ def test_estimates_are_those_of_a_loop_over_tokens(
         if of == "theta":
             assert value(result, of, "token", estimator, True) == pytest.approx(corrected / count)
             assert value(result, of, "sequence", estimator, True) == pytest.approx(statistics.fmean(weighted))
+
+
+def test_weights_of_the_correction_are_those_of_a_loop(rows: list[dict[str, Any]], result: KLReport) -> None:
+    w = []
+    for row in rows:
+        held = [t for t in range(row["length"]) if row["loss_mask"][t]]
+        if held:
+            w.append(math.exp(math.fsum(f32(row["logp_theta"][t]) - f32(row["logp_old"][t]) for t in held)))
+    assert result.correction is not None
+    assert result.correction.ess.value == pytest.approx(sum(w) ** 2 / (len(w) * sum(x * x for x in w)))
+    assert result.correction.pareto_k == pytest.approx(pareto_k(np.log(w))[0])
+
+
+def test_weights_without_a_mean_make_corrected_values_doubtful(tmp_path: Path) -> None:
+    made = rollouts(steps=20, epochs=1)
+    for at, row in enumerate(made):
+        shift = 3.0 * -math.log((at + 0.5) / len(made))
+        row["logp_theta"] = [row["logp_old"][0] + shift, *row["logp_old"][1:]]
+    found = measured(write(tmp_path / "run", made))
+    assert found.correction is not None
+    assert (found.correction.pareto_k or 0) > 1
+    assert any("corrected values per sequence cannot be trusted" in doubt for doubt in found.doubts)
 
 
 def test_drift_is_that_of_a_loop(rows: list[dict[str, Any]], result: KLReport) -> None:

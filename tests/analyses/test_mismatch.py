@@ -15,8 +15,8 @@ from scipy.stats import genpareto
 from synthetic import centred, rollouts, with_advantages, write
 
 from audit.analyses.mismatch import Mismatch, mismatch
-from audit.analyses.mismatch_pareto import gpd_shape, pareto_k, reliable_k
 from audit.analyses.mismatch_tail import resets
+from audit.analyses.pareto import gpd_shape, pareto_k, reliable_k
 from audit.facts.chosen import chosen_objective
 from audit.facts.rows import RunRows
 from audit.importers import open_run

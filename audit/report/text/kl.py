@@ -33,6 +33,13 @@ def show_kl(result: KLReport, console: Console | None = None) -> None:
     page.say((result.verdict, STRONG))
     for per in ("token", "sequence"):
         _estimates(page, result, per)
+    if result.correction is not None and result.estimates:
+        weights = result.correction
+        page.bullet(
+            f"weights of the correction per sequence: ESS {fmt.percent_estimate(weights.ess)}, Pareto k "
+            f"{fmt.number(weights.pareto_k)} of the {fmt.count(weights.tail)} largest, reliable below "
+            f"{weights.reliable_k:.2f} (n = {fmt.plural(weights.ess.n, 'response')})"
+        )
     _drift(page, result)
     if result.trends:
         page.heading("Over steps")

@@ -49,6 +49,12 @@ def reliable_k(size: int) -> float:
     return min(1.0 - 1.0 / math.log10(size), 0.7) if size > 10 else 0.0
 
 
+def effective_share(totals: np.ndarray) -> np.ndarray:
+    """(Σ W)² / (n Σ W²) from sums (W, W², n), shape (..., 3): shape (..., 1)."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(totals[..., :1] ** 2 / (totals[..., 1:2] * totals[..., 2:3]))
+
+
 def gpd_shape(excess: np.ndarray) -> float:
     """Shape k of a generalised Pareto distribution of exceedances, shape (M,), sorted, positive.
 
