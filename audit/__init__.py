@@ -10,14 +10,37 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from audit.api import check, explain, length_bias, summary, weights
+    from audit.api import (
+        check,
+        explain,
+        groups,
+        length_bias,
+        prompts,
+        rewards,
+        staleness,
+        summary,
+        weights,
+    )
     from audit.errors import AuditError
     from audit.importers import find_runs, open_run
     from audit.logs import RolloutWriter
     from audit.objectives.objective import Objective
 
 _PLACES = {
-    **dict.fromkeys(("check", "explain", "length_bias", "summary", "weights"), "audit.api"),
+    **dict.fromkeys(
+        (
+            "check",
+            "explain",
+            "groups",
+            "length_bias",
+            "prompts",
+            "rewards",
+            "staleness",
+            "summary",
+            "weights",
+        ),
+        "audit.api",
+    ),
     **dict.fromkeys(("find_runs", "open_run"), "audit.importers"),
     "AuditError": "audit.errors",
     "Objective": "audit.objectives.objective",
@@ -31,8 +54,12 @@ __all__ = [
     "check",
     "explain",
     "find_runs",
+    "groups",
     "length_bias",
     "open_run",
+    "prompts",
+    "rewards",
+    "staleness",
     "summary",
     "weights",
 ]

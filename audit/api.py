@@ -8,7 +8,13 @@ from audit.analyses import check as _check
 from audit.analyses import explain as _explain
 from audit.analyses import length as _length
 from audit.analyses.directory import DirectorySummary, summarise_path
+from audit.analyses.fitted import own_objective
+from audit.analyses.prompts import PromptBreakdown, prompt_breakdown
+from audit.analyses.rewards import RewardBreakdown, reward_breakdown
+from audit.analyses.staleness import StalenessBreakdown
+from audit.analyses.staleness import staleness as staleness_of
 from audit.analyses.summary import Summary, summarise
+from audit.analyses.zero_groups import GroupBreakdown, group_breakdown
 from audit.facts.chosen import chosen_objective
 from audit.facts.declared import read_objective
 from audit.facts.rows import RunRows
@@ -44,11 +50,43 @@ def length_bias(run: RunLike, objective: ObjectiveLike = None) -> _length.Length
     return _length.length_bias(rows, chosen, notes)
 
 
+def groups(run: RunLike, objective: ObjectiveLike = None) -> GroupBreakdown:
+    """Find groups without signal: how many, against success rates, over steps, and at what cost."""
+    rows = RunRows.read(_opened(run))
+    chosen, notes = _chosen(rows, objective)
+    return group_breakdown(rows, chosen, notes=notes)
+
+
+def prompts(run: RunLike, objective: ObjectiveLike = None, *, top: int = 10) -> PromptBreakdown:
+    """Find which prompts carry the gradient, by success rate and one by one."""
+    rows = RunRows.read(_opened(run))
+    chosen, notes = _chosen(rows, objective)
+    return prompt_breakdown(rows, chosen, top=top, notes=notes)
+
+
+def rewards(run: RunLike) -> RewardBreakdown:
+    """Find what the reward is made of."""
+    return reward_breakdown(RunRows.read(_opened(run)))
+
+
+def staleness(run: RunLike, objective: ObjectiveLike = None) -> StalenessBreakdown:
+    """Find how far behind the policy its data were."""
+    rows = RunRows.read(_opened(run))
+    chosen, notes = _chosen(rows, objective)
+    return staleness_of(rows, chosen, notes=notes)
+
+
 def weights(run: RunLike, out: str | Path, objective: ObjectiveLike = None) -> Written:
     """Write the effective weight of every token to a Parquet file; returns what it holds."""
     rows = RunRows.read(_opened(run))
     chosen, _ = chosen_objective(rows, _read(objective))
     return write_weights(rows, chosen, Path(out))
+
+
+def _chosen(rows: RunRows, objective: ObjectiveLike) -> tuple[Objective | None, list[str]]:
+    """The objective asked for, else the run's own, else none."""
+    asked = _read(objective)
+    return own_objective(rows) if asked is None else chosen_objective(rows, asked)
 
 
 def _opened(run: RunLike) -> Run:

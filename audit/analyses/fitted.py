@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from audit.errors import BadManifest, BadObjective
+from audit.facts.chosen import chosen_objective
 from audit.facts.declared import with_budget
 from audit.facts.rows import RunRows
 from audit.objectives.needs import reduced
@@ -14,3 +16,11 @@ def fitted(rows: RunRows, objective: Objective) -> tuple[Objective, list[str]]:
     objective, note = with_budget(objective, rows)
     taken = [f"{part} taken out: the log has no {column}" for part, column in missing]
     return objective, [*taken, note] if note else taken
+
+
+def own_objective(rows: RunRows) -> tuple[Objective | None, list[str]]:
+    """The run's own objective and what was assumed; None, with the reason, where run.json gives none."""
+    try:
+        return chosen_objective(rows, None)
+    except (BadObjective, BadManifest) as error:
+        return None, [str(error)]

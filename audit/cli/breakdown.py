@@ -178,11 +178,8 @@ def _objective(
     rows: RunRows, text: str | None, changes: list[str] | None
 ) -> tuple[Objective | None, list[str]]:
     """The objective asked for, else the run's own; None, with the reason, where the run declares none."""
-    from audit.errors import BadManifest, BadObjective
-
     if text is not None or changes:
         return objective_for(rows, text, changes)
-    try:
-        return objective_for(rows, None, None)
-    except (BadObjective, BadManifest) as error:
-        return None, [str(error)]
+    from audit.analyses.fitted import own_objective
+
+    return own_objective(rows)
