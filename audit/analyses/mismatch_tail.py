@@ -11,7 +11,7 @@ LEVELS = (0.5, 0.9, 0.99, 1.0)
 HEAD = 0.1
 """Share of the responses, those with the largest mismatch, of which is told how much they hold."""
 FALL = 0.5
-"""A step below this fraction of the largest before it, and beyond noise, is a reset; heuristic."""
+"""A step below this fraction of the step before it, and beyond noise, is a reset; heuristic."""
 SIGNIFICANT = 3.0
 """Standard errors that a fall must exceed; heuristic."""
 
@@ -73,13 +73,7 @@ def resets(step: np.ndarray, total: np.ndarray, tokens: np.ndarray) -> list[int]
     value = above / below
     residual = np.bincount(code, weights=np.square(total - value[code] * tokens))
     error = np.sqrt(residual) / below
-    found: list[int] = []
-    highest = 0
-    for at in range(1, len(steps)):
-        fall = value[highest] - value[at]
-        if value[at] < FALL * value[highest] and fall > SIGNIFICANT * np.hypot(error[at], error[highest]):
-            found.append(int(steps[at]))
-            highest = at
-        elif value[at] > value[highest]:
-            highest = at
-    return found
+    before, now = value[:-1], value[1:]
+    noise = np.hypot(error[:-1], error[1:])
+    fallen = (now < FALL * before) & (before - now > SIGNIFICANT * noise)
+    return [int(step) for step in steps[1:][fallen]]

@@ -201,6 +201,8 @@ def test_falls_of_the_mismatch_are_found_and_noise_is_not() -> None:
     tokens = rng.integers(10, 40, size=len(step)).astype(float)
     assert resets(step, level * noise * tokens, tokens) == [10, 20]
     assert resets(step, 0.05 * noise * tokens, tokens) == []
+    # A slow decline is no fall, however far it goes.
+    assert resets(step, 0.1 * 0.9**step * noise * tokens, tokens) == []
     # One response a step: no error can be told, and any fall by half counts.
     assert resets(np.arange(3), np.array([4.0, 5.0, 1.0]), np.ones(3)) == [2]
 

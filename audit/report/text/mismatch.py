@@ -67,7 +67,8 @@ def _gap(page: Page, result: Mismatch) -> None:
     if result.resets:
         shown = ", ".join(str(step) for step in result.resets[:_MOST_RESETS])
         more = f" and {len(result.resets) - _MOST_RESETS} more" if len(result.resets) > _MOST_RESETS else ""
-        page.bullet(f"falls back at steps {shown}{more}: weights were synchronised, or the engine restarted")
+        noun = "step" if len(result.resets) == 1 else "steps"
+        page.bullet(f"falls back at {noun} {shown}{more}: weights were synchronised, or the engine restarted")
 
 
 def _tail(page: Page, result: Mismatch) -> None:
