@@ -12,7 +12,7 @@ from audit.analyses.length_catalogue import ObjectivePressure, fitted, per_objec
 from audit.analyses.length_doubts import confound_doubts
 from audit.analyses.length_drift import Drift, PromptMix, length_drift, prompt_mix
 from audit.analyses.length_law import Law, Slope, Weights, is_biased, law_of, weight_slope, weights_of
-from audit.analyses.length_pressure import Pressure, length_pressure
+from audit.analyses.length_pressure import PER_TOKEN, Pressure, has_pressure, length_pressure
 from audit.analyses.length_push_drift import PushesAndDrifts, push_and_drift
 from audit.analyses.length_remedy import Remedy, find_remedy
 from audit.analyses.length_reward import RewardLength, reward_length
@@ -29,7 +29,8 @@ from audit.objectives.objective import Objective
 from audit.stats import FEW_CLUSTERS
 
 T = TypeVar("T")
-_WEIGHTS = "weight per token, length pressure, push against drift"
+_PUSH = "length pressure, push against drift"
+_WEIGHTS = f"weight per token, {_PUSH}"
 
 
 class LengthBias(msgspec.Struct, frozen=True):
@@ -105,8 +106,11 @@ def length_bias(
         known += _lost(data, weights)
         slope = weight_slope(data, weights)
         law = law_of(slope.all)
-        pressure = length_pressure(data, weights.per_token)
-        compared = push_and_drift(data, weights.per_token, pressure, drift)
+        if has_pressure(data, own):
+            pressure = length_pressure(data, weights.per_token)
+            compared = push_and_drift(data, weights.per_token, pressure, drift)
+        else:
+            skipped.append(Skipped(_PUSH, PER_TOKEN))
         remedy = find_remedy(data, own) if is_biased(law) else None
     reward = reward_length(data, None if weights is None else weights.advantage)
     cut, ends = truncation(data), stops(data)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from audit.analyses.length_law import Law, is_biased, law_of, pooled_slope, weights_of, without_loss_kl
-from audit.analyses.length_pressure import Pressure, length_pressure
+from audit.analyses.length_pressure import PER_TOKEN, Pressure, has_pressure, length_pressure
 from audit.analyses.length_rows import LengthRows
 from audit.errors import AuditError
 from audit.facts.columns import weight_facts
@@ -33,7 +33,7 @@ class ObjectivePressure(msgspec.Struct, frozen=True):
     objective: str
     pressure: Pressure | None
     skipped: str = ""
-    """Why there is none: the column that is missing."""
+    """Why there is none: the column that is missing, or what else."""
     slope: Estimate | None = None
     law: Law = "unknown"
     biased: bool | None = None
@@ -85,5 +85,6 @@ def _measure(data: LengthRows, objective: Objective) -> ObjectivePressure:
     except AuditError as error:
         return ObjectivePressure(objective.name, None, skipped=str(error))
     law = law_of(slope)
-    pressure = length_pressure(data, weights.per_token)
-    return ObjectivePressure(objective.name, pressure, slope=slope, law=law, biased=is_biased(law))
+    pressure = length_pressure(data, weights.per_token) if has_pressure(data, objective) else None
+    skipped = f"length pressure needs {PER_TOKEN}." if pressure is None else ""
+    return ObjectivePressure(objective.name, pressure, skipped, slope, law, is_biased(law))

@@ -8,6 +8,8 @@ import msgspec
 import numpy as np
 
 from audit.analyses.length_rows import NOTHING, LengthRows, centred
+from audit.objectives.needs import varies_by_token
+from audit.objectives.objective import Objective
 from audit.stats import Estimate, ratio_of_sums
 
 
@@ -18,6 +20,21 @@ class Pressure(msgspec.Struct, frozen=True):
     wrong: Estimate
     all: Estimate
     """What the reward itself does to length (longer answers are right more often, say) included."""
+
+
+PER_TOKEN = "one advantage per response: this objective gives each token its own"
+"""Why there is no pressure."""
+
+
+def has_pressure(data: LengthRows, objective: Objective) -> bool:
+    """Whether the weight of a response is one number, clip and ratio apart, so that its covariance is a push.
+
+    With an advantage per token (a critic, KL to go) the natural gradient moves log pi of a response by what
+    each token's advantage exceeds its mean at that prefix: the mean over tokens then says nothing. That of
+    Q - V is (r - V) / length, and pushes on length no more than r does.
+    """
+    logged = objective.baseline.kind == "logged" and data.rows.has("token_advantage")
+    return not (logged or varies_by_token(objective))
 
 
 class Moments(NamedTuple):

@@ -8,8 +8,8 @@ import msgspec
 
 from audit.analyses.length_catalogue import fitted
 from audit.analyses.length_law import Law, law_of, pooled_slope, weights_of
-from audit.analyses.length_pressure import Pressure, length_pressure
-from audit.analyses.length_rows import LengthRows
+from audit.analyses.length_pressure import Pressure, has_pressure, length_pressure
+from audit.analyses.length_rows import NOTHING, LengthRows
 from audit.errors import AuditError
 from audit.objectives.objective import Objective
 from audit.stats import Estimate
@@ -36,7 +36,10 @@ def find_remedy(data: LengthRows, objective: Objective) -> Remedy | None:
         except AuditError:
             continue
         if law_of(slope) == "none":
-            return Remedy(changes, slope, law_of(slope), length_pressure(data, weights.per_token))
+            pressure = Pressure(NOTHING, NOTHING, NOTHING)
+            if has_pressure(data, changed):
+                pressure = length_pressure(data, weights.per_token)
+            return Remedy(changes, slope, law_of(slope), pressure)
     return None
 
 

@@ -78,6 +78,8 @@ def length_rows(rows: RunRows) -> LengthRows:
     if not rows.has("prompt_id"):
         cluster = dense(group)
         doubts.append("no prompt_id: intervals resample groups")
+    if rows.has("trajectory_id"):
+        doubts.append("rows of one trajectory are turns: lengths are those of turns, not of trajectories")
     if how == _RELATIVE:
         doubts.append(
             "there is neither a column 'correct' nor a reward with two values: correct and wrong stand for a "

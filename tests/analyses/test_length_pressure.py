@@ -95,6 +95,23 @@ def test_every_entry_of_the_catalogue_is_what_its_own_audit_says(tmp_path) -> No
         assert (alone.pressure, alone.slope.all, alone.law) == (entry.pressure, entry.slope, entry.law)
 
 
+def test_the_mean_of_a_critic_s_advantages_is_no_push(tmp_path) -> None:
+    rows = rollouts(steps=5, epochs=1)
+    for row in rows:
+        # Q - V sums to reward less value: its mean falls as 1 / length, whatever the objective pushes for.
+        row["token_advantage"] = [(row["reward"] - 0.5) / row["length"]] * row["length"]
+    found = length_bias(
+        RunRows.read(write(tmp_path / "run", rows, "ppo")), named("ppo"), others=("ppo", "rloo")
+    )
+    assert (found.biased, found.pressure.correct.value, found.push_and_drift) == (False, None, None)
+    assert "one advantage per response" in found.skipped[0].needs
+    assert "not measurable" in found.verdict
+    ppo, rloo = found.per_objective
+    assert (ppo.pressure, ppo.law) == (None, "none")
+    assert "one advantage per response" in ppo.skipped
+    assert rloo.pressure.correct.value == 0.0
+
+
 def test_what_a_log_cannot_carry_is_taken_out_and_named(tmp_path) -> None:
     rows = [
         {k: v for k, v in row.items() if k not in ("logp_theta", "micro_batch")} for row in rollouts(steps=3)
