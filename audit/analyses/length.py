@@ -118,8 +118,9 @@ def length_bias(
         skipped.append(Skipped("truncation, how responses end", "finish_reason"))
     if not data.absolute:
         skipped.append(Skipped("drift by correctness, reward at equal correctness", "correct"))
-    if len(np.unique(data.cluster[data.use])) < FEW_CLUSTERS:
-        known.append(f"only {len(np.unique(data.cluster[data.use]))} prompts: intervals by prompt are rough")
+    prompts = len(np.unique(data.cluster[data.use]))
+    if prompts < FEW_CLUSTERS:
+        known.append(f"only {prompts} prompt{'s' * (prompts != 1)}: intervals by prompt are rough")
     doubts = confound_doubts(
         slope=slope,
         pressure=pressure,
