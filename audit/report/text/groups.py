@@ -16,6 +16,11 @@ _LEGEND = (
     "the prompt's success rate, which is estimated from its visits just before and after. n: groups, unless "
     "said otherwise."
 )
+_ALIKE = (
+    "Groups are more alike than predicted: success rates move from visit to visit, or the responses of a "
+    "group are not independent draws."
+)
+_UNLIKE = "Groups are less alike than predicted: groups without signal may have been left out before logging."
 
 
 def show_groups(result: GroupBreakdown, console: Console | None = None) -> None:
@@ -51,7 +56,11 @@ def _shares(page: Page, result: GroupBreakdown) -> None:
         name = f"without weight under {result.objective}"
         rows.add(name, fmt.percent_estimate(silent.without_weight), n_of(silent.without_weight))
     rows.add_to(page)
-    page.say((f"right and wrong by {zero.correct_is}" if zero.right else "", QUIET), indent=2)
+    if zero.right is not None:
+        page.say((f"right and wrong by {zero.correct_is}", QUIET), indent=2)
+    if result.expected is not None and result.expected.difference.excludes(0.0):
+        page.gap()
+        page.bullet(_ALIKE if (result.expected.difference.value or 0.0) > 0 else _UNLIKE)
 
 
 def _over_steps(page: Page, result: GroupBreakdown) -> None:
