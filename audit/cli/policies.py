@@ -102,7 +102,7 @@ def mismatch(
 ) -> None:
     """Compare the log-probs of the inference engine with the trainer's: size, tail, weights, corrections.
 
-    A run with an inference engine of other numerics, to try it on: rlaudit testbed --sampler-noise 0.3 -o runs.
+    A run whose engine has other numerics, to try it on: rlaudit testbed --sampler-noise 0.3 -o runs.
 
     Example: rlaudit mismatch sample_logs/team/grpo-seed1
     """

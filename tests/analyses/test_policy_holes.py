@@ -14,9 +14,9 @@ import pytest
 from rich.console import Console
 from synthetic import rollouts, standardised, with_advantages, write
 
-from audit.analyses.clipping import clipping
-from audit.analyses.kl_estimates import kl_report
-from audit.analyses.mismatch import mismatch
+from audit.analyses.clipping import Clipping, clipping
+from audit.analyses.kl_estimates import KLReport, kl_report
+from audit.analyses.mismatch import Mismatch, mismatch
 from audit.facts.chosen import chosen_objective
 from audit.facts.rows import RunRows
 from audit.importers import open_run
@@ -26,6 +26,8 @@ from audit.report.text.kl import show_kl
 from audit.report.text.mismatch import show_mismatch
 
 Row = dict[str, Any]
+Results = tuple[Clipping, KLReport, Mismatch]
+REQUIRED = {"step", "prompt_id", "group_id", "sample_index", "reward"}
 LISTS = ("token_ids", "loss_mask", "logp_theta", "logp_old", "logp_ref", "logp_sampler")
 
 
@@ -63,16 +65,19 @@ CASES: dict[str, tuple[list[Row], str]] = {
 }
 
 
-def check(run: Path) -> None:
+def check(run: Path) -> Results:
     rows = RunRows.read(open_run(run))
     chosen = chosen_objective(rows, None)
+    found: list[Any] = []
     for measure, show in ((clipping, show_clipping), (kl_report, show_kl), (mismatch, show_mismatch)):
         result = measure(rows, *chosen)
+        found.append(result)
         assert result.verdict
         as_json(result)
         said = io.StringIO()
         show(result, Console(file=said, width=90))
         assert "nan" not in said.getvalue().split()
+    return found[0], found[1], found[2]
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -86,3 +91,24 @@ def test_a_run_without_rows_is_answered(tmp_path: Path) -> None:
     [file] = run.files
     pq.write_table(pq.read_table(file.path).slice(0, 0), file.path)
     check(run.path)
+
+
+KINDS = {("theta", False), ("theta", True), ("old", False)}
+LOST = {
+    "logp_ref": KINDS,
+    "logp_theta": {("theta", False), ("theta", True)},
+    "logp_old": {("theta", True), ("old", False)},
+}
+
+
+@pytest.mark.parametrize("column", sorted(set(log()[0]) - REQUIRED))
+def test_any_column_may_be_missing(tmp_path: Path, column: str) -> None:
+    rows = [{name: held for name, held in row.items() if name != column} for row in log()]
+    clipped, kl, engine = check(write(tmp_path / "run", rows, "dr_grpo").path)
+    needs = [{skip.needs for skip in result.skipped} for result in (clipped, kl, engine)]
+    assert (clipped.share is None) == (column in {"logp_theta", "logp_old"})
+    assert (engine.gap is None) == (column in {"logp_sampler", "logp_old"})
+    assert {(e.of, e.corrected) for e in kl.estimates} == KINDS - LOST.get(column, set())
+    assert (column in needs[0]) >= (clipped.share is None)
+    assert (column in needs[1]) >= (column in LOST)
+    assert (column in needs[2]) >= (engine.gap is None)
