@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 import sys
 import tempfile
 import warnings
@@ -46,6 +47,9 @@ RUNS: dict[str, dict[str, Any]] = {
     "rloo-seed1": {"algorithm": "rloo", "beta": 0.05, "seed": 1},
 }
 
+TESTBED = {"grpo": 2, "dr_grpo": 2, "rloo": 1, "dapo": 1, "gspo": 1, "cispo": 1}
+"""Objective → seeds of the toy language."""
+
 
 def train(start: Path, scratch: Path, run_dir: Path | None, **options: Any) -> Path:
     """Train one run; record it into ``run_dir`` if given. Returns the trainer's own output directory."""
@@ -64,8 +68,20 @@ def train(start: Path, scratch: Path, run_dir: Path | None, **options: Any) -> P
     return output
 
 
+def write_testbed() -> None:
+    """Write the runs of the toy language, whose truth is known (``rlaudit testbed``)."""
+    target = HERE / "testbed"
+    shutil.rmtree(target, ignore_errors=True)
+    for objective, seeds in TESTBED.items():
+        command = [sys.executable, "-m", "audit", "testbed", "--objective", objective, "-o", str(target)]
+        subprocess.run([*command, "--seeds", str(seeds), "--sampler-noise", "0.05"], check=True)
+
+
 def main(names: list[str]) -> None:
-    """Make the runs named on the command line, or all of them and TRL's own completions."""
+    """Make the runs named on the command line, or all of them, TRL's own completions and the testbed's."""
+    if names == ["testbed"]:
+        write_testbed()
+        return
     torch.set_num_threads(1)  # the models are too small for more, and one thread adds up in one order
     warnings.filterwarnings("ignore", category=FutureWarning)
     with tempfile.TemporaryDirectory() as folder:
@@ -86,6 +102,7 @@ def main(names: list[str]) -> None:
             target = HERE / "trl_completions" / "completions"
             shutil.rmtree(target, ignore_errors=True)
             shutil.copytree(output / "completions", target)
+            write_testbed()
 
 
 if __name__ == "__main__":

@@ -70,13 +70,13 @@ class Clipping(msgspec.Struct, frozen=True):
     schema: str = "rlaudit.clipping.v1"
 
 
-def clipping(rows: RunRows, objective: Objective, notes: Sequence[str] = ()) -> Clipping:
+def clipping(rows: RunRows, objective: Objective | None, notes: Sequence[str] = ()) -> Clipping:
     """Measure what the trust region of an objective removed from a run.
 
     Parameters
     ----------
     objective : Objective
-        Usually the run's own, on the advantages that the trainer used.
+        Usually the run's own, on the advantages that the trainer used; None where it declares none.
     notes : sequence of str
         What was assumed about the objective; repeated among the doubts.
 
@@ -88,6 +88,9 @@ def clipping(rows: RunRows, objective: Objective, notes: Sequence[str] = ()) -> 
     """
     skips = Skips(rows)
     doubts = [*notes, *(f"{skip.path.name} was left out: {skip.reason}" for skip in rows.run.skipped)]
+    if objective is None:
+        skips.add("clip-zeroed tokens", "an objective in run.json, or --objective NAME")
+        return _nothing(rows, Objective(name="none declared"), skips, doubts)
     objective = without_loss_kl(objective)
     source = None
     if rows.facts is None:

@@ -43,7 +43,7 @@ def clipping(
 
     rows = _rows(path, out)
     with working(f"counting clipped tokens of {rows.run.run_id}"):
-        chosen, notes = objective_for(rows, objective, changes)
+        chosen, notes = _own_objective(rows, objective, changes)
         result = measure(rows, chosen, notes)
     if out is not None:
         from audit.report.charts import save_chart

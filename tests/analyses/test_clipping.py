@@ -288,3 +288,13 @@ def test_share_interval_covers_over_simulated_runs() -> None:
         covered += one.value.low <= 0.1 <= one.value.high
     assert 51 <= covered <= 60
     assert parts(["all"], [zeroed], [tokens], prompt) == [one]
+
+
+def test_a_run_that_declares_no_objective_is_a_named_skip(tmp_path: Path) -> None:
+    rows = RunRows.read(write(tmp_path / "run", rollouts(steps=1)))
+    found = clipping(rows, None)
+    assert found.zeroed == 0
+    assert found.share is None
+    assert [(skip.check, "--objective" in skip.needs) for skip in found.skipped] == [
+        ("clip-zeroed tokens", True)
+    ]
