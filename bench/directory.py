@@ -37,7 +37,7 @@ def measure(settings: Settings) -> Section:
         "Team directory",
         COLUMNS,
         intro=(
-            f"Runs of {files:,} small files each (8 responses a file). The list of runs: every run opened, its "
+            f"Runs of {files:,} small files each (8 responses a file). The list: every run opened, its "
             "files checked, its columns and rows known; in one process, start-up left out. `summary`: whole "
             "processes; the first time it makes the pass over tokens too."
         ),
