@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.stats import Estimate, bootstrap, cluster_sums, mean, ratio_of_sums, same_mix
+from audit import stats
+from audit.stats import RESAMPLES, Estimate, bootstrap, cluster_sums, mean, ratio_of_sums, same_mix
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.floats(-9, 9)), min_size=1, max_size=30))
@@ -110,3 +113,50 @@ def test_same_mix_is_the_chi_square_test_of_scipy(pairs: list[tuple[int, int]]) 
 def test_one_kind_or_an_empty_side_tells_nothing_of_a_mix() -> None:
     assert same_mix(np.array([[3], [9]])) == 1.0
     assert same_mix(np.array([[3, 4], [0, 0]])) == 1.0
+
+
+def totals(sums: np.ndarray) -> np.ndarray:
+    return sums[..., :1] / sums[..., 1:2]
+
+
+@pytest.mark.parametrize("block", [1, 7 * 40, 2**21])
+def test_resamples_in_blocks_are_those_of_one_draw(block: int, monkeypatch) -> None:
+    monkeypatch.setattr(stats, "BLOCK", block)
+    stats._resamples.cache_clear()
+    sums = np.random.default_rng(3).normal(2.0, 1.0, (40, 2))
+    drawn = np.random.default_rng(0).multinomial(40, np.full(40, 1 / 40), size=RESAMPLES)
+    found = stats._resampled(sums, 0)
+    stats._resamples.cache_clear()
+    np.testing.assert_allclose(found, drawn.astype(float) @ sums, rtol=1e-13)
+
+
+def test_resamples_that_are_not_kept_draw_every_cluster_equally_often_and_give_the_same_interval(
+    monkeypatch,
+) -> None:
+    sums = np.random.default_rng(4).normal(2.0, 1.0, (300, 2))
+    kept = bootstrap(sums, totals)
+    monkeypatch.setattr(stats, "KEPT", 0)
+    monkeypatch.setattr(stats, "BLOCK", 300 * 100)
+    again = bootstrap(sums, totals)
+    assert again[0] == kept[0]
+    width = float(kept[2][0] - kept[1][0])
+    assert again[1] == pytest.approx(kept[1], abs=0.1 * width)
+    assert again[2] == pytest.approx(kept[2], abs=0.1 * width)
+    counts = stats._resampled(np.eye(300), 0)
+    assert counts.shape == (RESAMPLES, 300)
+    assert (counts.sum(axis=1) == 300).all()
+    # Each mean count is 1 with a standard error of 1 / sqrt(1999); 5 of them for 300 clusters.
+    assert np.abs(counts.mean(axis=0) - 1.0).max() < 5 / RESAMPLES**0.5
+
+
+def test_the_interval_of_many_prompts_takes_bounded_memory(monkeypatch) -> None:
+    monkeypatch.setattr(stats, "KEPT", 0)
+    monkeypatch.setattr(stats, "BLOCK", 2**16)
+    sums = np.ones((2000, 2))
+    bootstrap(sums, totals)
+    tracemalloc.start()
+    bootstrap(sums, totals)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    # All draws at once are 32 MB; a block is 0.5 MB, held as a list, an array and floats.
+    assert peak < 4e6
