@@ -46,7 +46,7 @@ def check(run: RunLike) -> _check.Check:
 def length_bias(run: RunLike, objective: ObjectiveLike = None) -> _length.LengthBias:
     """Measure length bias under the run's own objective, or under another one."""
     rows = RunRows.read(_opened(run))
-    chosen, notes = chosen_objective(rows, _read(objective))
+    chosen, notes = _chosen(rows, objective)
     return _length.length_bias(rows, chosen, notes)
 
 

@@ -21,7 +21,7 @@ from audit.analyses.length_stops import Stops, stops
 from audit.analyses.length_trend import Trends, length_trends
 from audit.analyses.length_truncation import Truncation, truncation
 from audit.analyses.length_verdict import reason_of, verdict
-from audit.analyses.summary import Skipped
+from audit.analyses.skipped import Skipped
 from audit.errors import AuditError, MissingColumn
 from audit.facts.rows import RunRows
 from audit.objectives.catalogue import CATALOGUE
@@ -66,7 +66,7 @@ class LengthBias(msgspec.Struct, frozen=True):
 
 def length_bias(
     rows: RunRows,
-    objective: Objective,
+    objective: Objective | None,
     notes: Sequence[str] = (),
     *,
     others: Sequence[str] = tuple(CATALOGUE),
@@ -80,7 +80,7 @@ def length_bias(
     Parameters
     ----------
     objective : Objective
-        Usually the run's own, on the advantages that the trainer used.
+        Usually the run's own, on the advantages that the trainer used; None where it declares none.
     notes : sequence of str
         What was assumed about the objective; repeated among the doubts.
     others : sequence of str
@@ -92,17 +92,19 @@ def length_bias(
         The log has no lengths of any kind.
     """
     data = length_rows(rows)
-    own, taken_out = fitted(data, objective)
+    own, taken_out = (None, []) if objective is None else fitted(data, objective)
     known = [*notes, *(f"{skip.path.name} was left out: {skip.reason}" for skip in rows.run.skipped)]
     known += [*data.doubts, *taken_out]
     skipped: list[Skipped] = []
-    weights = _weights(data, own, skipped)
+    weights = None if own is None else _weights(data, own, skipped)
+    if own is None:
+        skipped.append(Skipped(_WEIGHTS, "an objective in run.json, or --objective NAME"))
     drift = length_drift(data)
     mix = prompt_mix(data)
     slope = compared = remedy = None
     pressure = Pressure(NOTHING, NOTHING, NOTHING)
     law: Law = "unknown"
-    if weights is not None:
+    if own is not None and weights is not None:
         known += _lost(data, weights)
         slope = weight_slope(data, weights)
         law = law_of(slope.all)
@@ -133,7 +135,7 @@ def length_bias(
     )
     return LengthBias(
         run=rows.run.run_id,
-        objective=objective.name,
+        objective="none declared" if objective is None else objective.name,
         correct_is=data.correct_is,
         slope=slope or Slope(NOTHING, NOTHING, NOTHING, NOTHING, within=""),
         pressure=pressure,

@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from audit.cli.options import AsJson, ObjectiveOption, RunPath, SetOption, emit_json, objective_for
+from audit.cli.options import AsJson, ObjectiveOption, RunPath, SetOption, emit_json, own_or_asked
 
 if TYPE_CHECKING:
     from audit.analyses.prompts import PromptBreakdown
     from audit.analyses.rewards import RewardBreakdown
     from audit.analyses.staleness import StalenessBreakdown
     from audit.analyses.zero_groups import GroupBreakdown
-    from audit.facts.rows import RunRows
     from audit.logs import Run
-    from audit.objectives.objective import Objective
 
     Breakdown = GroupBreakdown | PromptBreakdown | RewardBreakdown | StalenessBreakdown
 
@@ -68,7 +66,7 @@ def groups(
     _check_output(out, run)
     with working(f"grouping {run.run_id}"):
         rows = RunRows.read(run)
-        chosen, notes = _objective(rows, objective, changes)
+        chosen, notes = own_or_asked(rows, objective, changes)
         result = group_breakdown(rows, chosen, sizes=group_size or (), notes=notes)
     from audit.report.text import show_groups
 
@@ -97,7 +95,7 @@ def prompts(
     _check_output(out, run)
     with working(f"weighing the prompts of {run.run_id}"):
         rows = RunRows.read(run)
-        chosen, notes = _objective(rows, objective, changes)
+        chosen, notes = own_or_asked(rows, objective, changes)
         result = prompt_breakdown(rows, chosen, top=top, notes=notes)
     from audit.report.text import show_prompts
 
@@ -144,7 +142,7 @@ def staleness(
     _check_output(out, run)
     with working(f"measuring the lag of {run.run_id}"):
         rows = RunRows.read(run)
-        chosen, notes = _objective(rows, objective, changes)
+        chosen, notes = own_or_asked(rows, objective, changes)
         result = staleness_of(rows, chosen, notes=notes)
     from audit.report.text import show_staleness
 
@@ -172,14 +170,3 @@ def _show(result: Breakdown, show: Callable[[Any], None], out: Path | None, *, a
     show(result)
     if out is not None:
         typer.echo(f"Chart written to {out}")
-
-
-def _objective(
-    rows: RunRows, text: str | None, changes: list[str] | None
-) -> tuple[Objective | None, list[str]]:
-    """The objective asked for, else the run's own; None, with the reason, where the run declares none."""
-    if text is not None or changes:
-        return objective_for(rows, text, changes)
-    from audit.analyses.fitted import own_objective
-
-    return own_objective(rows)

@@ -147,3 +147,20 @@ def objective_for(rows: RunRows, text: str | None, changes: list[str] | None) ->
         own, _ = chosen_objective(rows, None)
         return chosen_objective(rows, change_objective(own, changes))
     return chosen_objective(rows, None if text is None else load_objective(text, changes))
+
+
+def own_or_asked(
+    rows: RunRows, text: str | None, changes: list[str] | None
+) -> tuple[Objective | None, list[str]]:
+    """The objective asked for, else the run's own; None, with the reason, where the run declares none.
+
+    Raises
+    ------
+    UnknownName, BadObjective
+        What was asked for is none.
+    """
+    if text is not None or changes:
+        return objective_for(rows, text, changes)
+    from audit.analyses.fitted import own_objective
+
+    return own_objective(rows)

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from audit.cli.options import AsJson, ObjectiveOption, RunPath, SetOption, emit_json, objective_for
+from audit.cli.options import AsJson, ObjectiveOption, RunPath, SetOption, emit_json, own_or_asked
 
 if TYPE_CHECKING:
     from audit.facts.rows import RunRows
-    from audit.objectives.objective import Objective
 
 ChartOption = Annotated[
     Path | None,
@@ -43,7 +42,7 @@ def clipping(
 
     rows = _rows(path, out)
     with working(f"counting clipped tokens of {rows.run.run_id}"):
-        chosen, notes = _own_objective(rows, objective, changes)
+        chosen, notes = own_or_asked(rows, objective, changes)
         result = measure(rows, chosen, notes)
     if out is not None:
         from audit.report.charts import save_chart
@@ -77,7 +76,7 @@ def kl(
 
     rows = _rows(path, out)
     with working(f"estimating KLs of {rows.run.run_id}"):
-        chosen, notes = _own_objective(rows, objective, changes)
+        chosen, notes = own_or_asked(rows, objective, changes)
         result = kl_report(rows, chosen, notes)
     if out is not None:
         from audit.report.charts import save_chart
@@ -111,7 +110,7 @@ def mismatch(
 
     rows = _rows(path, out)
     with working(f"comparing log-probs of {rows.run.run_id}"):
-        chosen, notes = _own_objective(rows, objective, changes)
+        chosen, notes = own_or_asked(rows, objective, changes)
         result = compare(rows, chosen, notes)
     if out is not None:
         from audit.report.charts import save_chart
@@ -126,17 +125,6 @@ def mismatch(
     from audit.report.text.mismatch import show_mismatch
 
     show_mismatch(result)
-
-
-def _own_objective(
-    rows: RunRows, objective: str | None, changes: list[str] | None
-) -> tuple[Objective | None, list[str]]:
-    """The objective asked for, or the run's own; None where there is neither."""
-    from audit.facts.declared import declared_objective
-
-    if objective is None and not changes and declared_objective(rows.run) is None:
-        return None, []
-    return objective_for(rows, objective, changes)
 
 
 def _rows(path: Path, out: Path | None) -> RunRows:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from audit.cli.options import AsJson, ObjectiveOption, RunPath, SetOption, Severity, emit_json, objective_for
+from audit.cli.options import AsJson, ObjectiveOption, RunPath, SetOption, Severity, emit_json, own_or_asked
 
 
 def register(app: typer.Typer) -> None:
@@ -89,7 +89,7 @@ def length(
         check_output(out, (".html", ".md", ".json"), (file.path for file in run.files))
     with working(f"measuring {run.run_id}"):
         rows = RunRows.read(run)
-        chosen, notes = objective_for(rows, objective, changes)
+        chosen, notes = own_or_asked(rows, objective, changes)
         result = length_bias(rows, chosen, notes)
     if out is not None:
         from audit.report.length_page import write_length_report

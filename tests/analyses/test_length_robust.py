@@ -19,6 +19,7 @@ from audit.errors import AuditError
 from audit.facts.chosen import chosen_objective
 from audit.facts.rows import RunRows
 from audit.logs import Run, open_run
+from audit.objectives.catalogue import CATALOGUE
 from audit.report.as_json import as_json
 from audit.report.text import show_length
 
@@ -147,3 +148,14 @@ def test_every_sample_run_is_judged_by_its_objective(sample) -> None:
     rows = RunRows.read(audit.open_run(SAMPLES / sample))
     found = length_bias(rows, *chosen_objective(rows, None), others=())
     assert found.biased is sample.startswith(("grpo", "gspo"))
+
+
+def test_a_run_that_declares_no_objective_still_has_its_drift(tmp_path) -> None:
+    rows = RunRows.read(write(tmp_path / "run", rollouts(steps=4)))
+    found = length_bias(rows, None)
+    assert found.biased is None
+    assert found.law == "unknown"
+    assert found.drift.all.value is not None
+    assert len(found.per_objective) == len(CATALOGUE)
+    [skip] = [skip for skip in found.skipped if "weight per token" in skip.check]
+    assert "--objective" in skip.needs
