@@ -7,7 +7,8 @@ import numpy as np
 
 from audit.analyses.groups import groups_of
 from audit.analyses.infer import Inference, infer
-from audit.analyses.summary import Skipped, skipped_checks
+from audit.analyses.skipped import Skipped
+from audit.analyses.summary import skipped_checks
 from audit.errors import AuditError
 from audit.facts.declared import declared_objective
 from audit.facts.rows import RunRows

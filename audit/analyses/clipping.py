@@ -15,8 +15,8 @@ from audit.analyses.clipping_facts import source_of
 from audit.analyses.clipping_text import token_texts
 from audit.analyses.clipping_tokens import zeroed_ids
 from audit.analyses.inner_updates import FirstUpdate, first_update
+from audit.analyses.skipped import Skipped
 from audit.analyses.skips import Skips
-from audit.analyses.summary import Skipped
 from audit.facts.rows import RunRows
 from audit.objectives.needs import needs
 from audit.objectives.objective import Objective

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from audit.analyses.findings import Cause, finding
+from audit.analyses.skipped import Skipped
 from audit.logs import Run
 
 _OPTIMISER = (
@@ -22,11 +23,11 @@ _GROUPS = (
 )
 
 
-def config_causes(a: Run, b: Run) -> tuple[list[Cause], list[str]]:
+def config_causes(a: Run, b: Run) -> tuple[list[Cause], list[Skipped]]:
     """Compare the settings that both manifests give; one that only one side gives is not a difference."""
     settings = [(run.manifest.config or {}) | (run.manifest.sampling or {}) for run in (a, b)]
     if not all(settings):
-        return [], ["optimiser and sampling settings: needs config in run.json on both sides"]
+        return [], [Skipped("optimiser and sampling settings", "config in run.json on both sides")]
     causes = []
     for id_, keys, title in _GROUPS:
         differing = {key: [s[key] for s in settings] for key in keys if _differ(key, settings)}

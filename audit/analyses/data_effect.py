@@ -12,6 +12,7 @@ from audit.analyses.findings import Cause, finding
 from audit.analyses.groups import groups_of
 from audit.analyses.outcomes import first_pass, truncated
 from audit.analyses.same_text import same_text
+from audit.analyses.skipped import Skipped
 from audit.facts.rows import RunRows
 from audit.stats import same_mix
 
@@ -19,17 +20,17 @@ SAME_MIX = 1e-3
 """p-value below which two prompt mixes are called different; heuristic."""
 
 
-def data_causes(a: RunRows, b: RunRows) -> tuple[list[Cause], list[str]]:
+def data_causes(a: RunRows, b: RunRows) -> tuple[list[Cause], list[Skipped]]:
     """Return the differences in data that would make the runs differ whatever their objectives.
 
     Returns
     -------
     causes : list of Cause
-    skipped : list of str
+    skipped : list of Skipped
         Checks that these logs cannot carry, with the missing column.
     """
     causes: list[Cause] = []
-    skipped: list[str] = []
+    skipped: list[Skipped] = []
     for check in (_group_size, _prompts, _budget, same_text):
         found, missing = check(a, b)
         causes += found
@@ -37,12 +38,12 @@ def data_causes(a: RunRows, b: RunRows) -> tuple[list[Cause], list[str]]:
     return causes, skipped
 
 
-def _group_size(a: RunRows, b: RunRows) -> tuple[list[Cause], list[str]]:
+def _group_size(a: RunRows, b: RunRows) -> tuple[list[Cause], list[Skipped]]:
     if not (a.has("group_id") and b.has("group_id")):
-        return [], ["group size: needs group_id"]
+        return [], [Skipped("group size", "group_id")]
     sizes = [groups_of(rows).typical_size for rows in (a, b)]
     if 0 in sizes:
-        return [], ["group size: no group has a scorable response"]
+        return [], [Skipped("group size", "a group with a scorable response")]
     if sizes[0] == sizes[1]:
         return [], []
     summary = (
@@ -51,7 +52,7 @@ def _group_size(a: RunRows, b: RunRows) -> tuple[list[Cause], list[str]]:
     return [finding("data.group_size", 0.99, summary, {"a": sizes[0], "b": sizes[1]})], []
 
 
-def _prompts(a: RunRows, b: RunRows) -> tuple[list[Cause], list[str]]:
+def _prompts(a: RunRows, b: RunRows) -> tuple[list[Cause], list[Skipped]]:
     counts = [_prompt_counts(rows) for rows in (a, b)]
     shared = set(counts[0]) & set(counts[1])
     covered = [sum(c[p] for p in shared) / max(sum(c.values()), 1) for c in counts]
@@ -64,9 +65,7 @@ def _prompts(a: RunRows, b: RunRows) -> tuple[list[Cause], list[str]]:
         # Two draws from one large data set share few prompts by chance: ask whether they look alike instead.
         sizes = [_prompt_lengths(rows) for rows in (a, b)]
         if any(s is None for s in sizes):
-            return [], [
-                "prompt mix: few prompts are shared, and without prompt_length they cannot be compared"
-            ]
+            return [], [Skipped("prompt mix", "prompt_length or prompt, as few prompts are shared")]
         from scipy.stats import ks_2samp
 
         test = ks_2samp(*sizes)
@@ -113,13 +112,13 @@ def _prompt_lengths(rows: RunRows) -> np.ndarray | None:
     return np.asarray(values[np.isfinite(values)])
 
 
-def _budget(a: RunRows, b: RunRows) -> tuple[list[Cause], list[str]]:
+def _budget(a: RunRows, b: RunRows) -> tuple[list[Cause], list[Skipped]]:
     """Where truncated responses end is the generation budget, whatever the config says."""
     budgets, shares = [], []
     for rows in (a, b):
         ended = truncated(rows)
         if ended is None or rows.facts is None:
-            return [], ["truncation: needs finish_reason and token lengths"]
+            return [], [Skipped("truncation", "finish_reason and token lengths")]
         cut = rows.length[(ended == 1.0) & np.isfinite(rows.length)]
         shares.append(float(ended.mean()) if len(ended) else 0.0)
         budgets.append(float(np.median(cut)) if len(cut) >= 5 else None)

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import msgspec
 
-from audit.analyses.summary import Skipped, Source, Summary, summarise
+from audit.analyses.skipped import Skipped
+from audit.analyses.summary import Source, Summary, summarise
 from audit.errors import AuditError, BadLog
 from audit.importers import find_runs, open_run
 from audit.logs.places import is_directory

@@ -16,7 +16,8 @@ from audit.analyses.coalitions import (
     shapley_matrix,
     tied_parts,
 )
-from audit.errors import AuditError
+from audit.analyses.skipped import Skipped
+from audit.errors import AuditError, MissingColumn
 from audit.facts.declared import with_budget
 from audit.facts.rows import RunRows
 from audit.objectives.needs import needs, without
@@ -51,7 +52,7 @@ class ObjectiveEffect(msgspec.Struct, frozen=True):
     """1 - cosine of the two weight vectors over all tokens; 0 same direction, 1 orthogonal."""
     log_scale: Estimate
     parts: list[PartEffect]
-    not_compared: list[str]
+    not_compared: list[Skipped]
     """Parts that these rollouts cannot carry, with the missing column."""
     tokens: int
 
@@ -63,13 +64,13 @@ class Comparison(msgspec.Struct, frozen=True):
     coalitions: Coalitions | None
     """None where nothing that differs can be compared."""
     changes: dict[str, str]
-    not_compared: list[str]
+    not_compared: list[Skipped]
     prompts: list[str]
 
 
 def objective_effects(
     runs: list[RunRows], a: Objective, b: Objective
-) -> tuple[list[ObjectiveEffect], list[str]]:
+) -> tuple[list[ObjectiveEffect], list[Skipped]]:
     """Apply both objectives to the rollouts of each run, and to all of them together.
 
     Returns
@@ -77,16 +78,16 @@ def objective_effects(
     effects : list of ObjectiveEffect
         One per run, and one over all of them where they could carry the same parts. Empty where the two
         objectives are the same.
-    skipped : list of str
+    skipped : list of Skipped
         Runs that cannot carry the comparison, with the reason.
     """
     done: list[Comparison] = []
-    skipped: list[str] = []
+    skipped: list[Skipped] = []
     for rows in runs:
         try:
             comparison = _compare(rows, a, b)
         except AuditError as error:
-            skipped.append(f"{rows.run.run_id}: {error}")
+            skipped.append(Skipped.because(f"objective effect on {rows.run.run_id}", error))
             continue
         if comparison.coalitions is None:
             skipped += comparison.not_compared
@@ -100,14 +101,12 @@ def objective_effects(
 
 def _compare(rows: RunRows, a: Objective, b: Objective) -> Comparison:
     if rows.facts is None:
-        needs_tokens = "token_ids, or length in tokens"
-        msg = f"the objective effect needs {needs_tokens}, which this log does not have."
-        raise AuditError(msg)
+        raise MissingColumn.needed_for("token_ids, or length in tokens", "the objective effect")
     (a, _), (b, _) = with_budget(a, rows), with_budget(b, rows)
     not_compared = []
     for column, part in (needs(a) | needs(b)).items():
         if column not in rows.run.columns:
-            not_compared.append(f"{part} on {rows.run.run_id}: needs {column}")
+            not_compared.append(Skipped(f"objective effect of {part} on {rows.run.run_id}", column))
             # What one side cannot carry is taken out of both, so that it cannot pass for a difference.
             a, b = without(a, part), without(b, part)
     parts = tied_parts(a, b, differing_parts(a, b))
@@ -116,7 +115,10 @@ def _compare(rows: RunRows, a: Objective, b: Objective) -> Comparison:
     coalitions = coalition_sums(rows, a, b, parts) if parts else None
     if coalitions is not None and coalitions.left_out:
         not_compared.append(
-            f"{coalitions.left_out} responses of {rows.run.run_id}: rewards or log-probs are not finite"
+            Skipped(
+                f"objective effect on {coalitions.left_out} of the responses of {rows.run.run_id}",
+                "finite rewards and log-probs",
+            )
         )
     return Comparison(
         run_id=rows.run.run_id,

@@ -13,6 +13,7 @@ from audit.analyses.effect import ObjectiveEffect, describe_changes, objective_e
 from audit.analyses.findings import Cause, Effect
 from audit.analyses.infer import Inference, infer
 from audit.analyses.outcomes import first_pass, truncated
+from audit.analyses.skipped import Skipped
 from audit.analyses.verdict import Verdict, decide
 from audit.errors import AuditError
 from audit.facts.declared import DeclaredObjective, declared_objective
@@ -65,7 +66,7 @@ class Explanation(msgspec.Struct, frozen=True):
     inferred: InferredPair
     effects: list[ObjectiveEffect]
     outcomes: list[Effect]
-    skipped: list[str]
+    skipped: list[Skipped]
     verdict: Verdict
     schema: str = "rlaudit.explain.v1"
 
@@ -87,23 +88,24 @@ def explain(a: Run, b: Run) -> Explanation:
     objective_b = _best_known(declared_b, inferred_b, declared_a)
 
     skipped = [
-        f"{run.run_id}: {s.path.name} was left out ({s.reason})" for run in (a, b) for s in run.skipped
+        Skipped(f"rows of {run.run_id} in {s.path.name}", f"a readable file of rollouts ({s.reason})")
+        for run in (a, b)
+        for s in run.skipped
     ]
     effects: list[ObjectiveEffect] = []
     if objective_a is None or objective_b is None:
         lacking = [run.run_id for run, known in ((a, objective_a), (b, objective_b)) if known is None]
-        skipped.append(
-            f"objective effect: {', '.join(lacking)} neither declares an objective nor logs advantages"
-        )
+        either = f"a declared objective, or logged advantages, of {' and '.join(lacking)}"
+        skipped.append(Skipped("objective effect", either))
     else:
         skipped += [
-            f"objective effect beyond baseline and scale: {run.run_id} declares no objective"
+            Skipped("objective effect beyond baseline and scale", f"a declared objective of {run.run_id}")
             for run, declared in ((a, declared_a), (b, declared_b))
             if declared is None
         ]
         effects, missing = objective_effects([rows_a, rows_b], objective_a, objective_b)
-        skipped += [f"objective effect on {reason}" for reason in missing]
-        skipped += [f"objective effect: {reason}" for effect in effects for reason in effect.not_compared]
+        skipped += missing
+        skipped += [skip for effect in effects for skip in effect.not_compared]
 
     data, missing = data_causes(rows_a, rows_b)
     skipped += missing
@@ -176,17 +178,18 @@ def _best_known(
     return (other.objective if other is not None else Objective()).replace(name="inferred", **seen)
 
 
-def _outcomes(a: RunRows, b: RunRows) -> tuple[list[Effect], list[str]]:
+def _outcomes(a: RunRows, b: RunRows) -> tuple[list[Effect], list[Skipped]]:
     """Differences in what came out; one run a side, so the interval does not cover seed noise."""
     measures: dict[str, tuple[np.ndarray | None, np.ndarray | None, str]] = {
         "reward": (a.numpy("reward"), b.numpy("reward"), "reward"),
         "length": (a.length, b.length, "token_ids or length"),
         "truncated share": (truncated(a), truncated(b), "finish_reason"),
     }
-    effects, skipped = [], []
+    effects: list[Effect] = []
+    skipped: list[Skipped] = []
     for name, (in_a, in_b, column) in measures.items():
         if in_a is None or in_b is None or not (np.isfinite(in_a).any() and np.isfinite(in_b).any()):
-            skipped.append(f"{name}: needs {column}")
+            skipped.append(Skipped(name, column))
             continue
         effects.append(_difference(name, (a, in_a), (b, in_b)))
     return effects, skipped

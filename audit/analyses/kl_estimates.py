@@ -21,8 +21,8 @@ from audit.analyses.kl_estimates_values import (
     needed_facts,
 )
 from audit.analyses.outcomes import first_pass
+from audit.analyses.skipped import Skipped
 from audit.analyses.skips import Skips
-from audit.analyses.summary import Skipped
 from audit.facts.rows import RunRows
 from audit.objectives.objective import Objective
 from audit.stats import FEW_CLUSTERS, Estimate, ratio_of_sums

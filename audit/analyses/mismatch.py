@@ -16,8 +16,8 @@ from audit.analyses.mismatch_tail import Tail, resets, tail
 from audit.analyses.mismatch_weights import Weights, weights
 from audit.analyses.mismatch_words import hints, verdict
 from audit.analyses.outcomes import first_pass
+from audit.analyses.skipped import Skipped
 from audit.analyses.skips import Skips
-from audit.analyses.summary import Skipped
 from audit.analyses.token_parts import edges_of, part_names
 from audit.facts.rows import RunRows
 from audit.facts.tokenpass.breakdowns import Dimension, Within, name_of

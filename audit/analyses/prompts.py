@@ -16,8 +16,8 @@ from audit.analyses.prompt_weights import PromptShares, Weighed, shares_of, weig
 from audit.analyses.rate_bins import rate_bins
 from audit.analyses.rate_profile import RateBin, Solved, rate_profile, solved
 from audit.analyses.samples import Samples, samples_of
+from audit.analyses.skipped import Skipped
 from audit.analyses.skips import Skips
-from audit.analyses.summary import Skipped
 from audit.errors import AuditError, BadObjective, MissingColumn
 from audit.facts.declared import declared_objective
 from audit.facts.rows import RunRows

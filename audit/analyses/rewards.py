@@ -13,8 +13,8 @@ from audit.analyses.reward_signal import Signal, signal
 from audit.analyses.reward_steps import RewardChange, reward_change
 from audit.analyses.reward_texts import RewardTexts, reward_texts
 from audit.analyses.samples import samples_of
+from audit.analyses.skipped import Skipped
 from audit.analyses.skips import Skips
-from audit.analyses.summary import Skipped
 from audit.analyses.text_codes import NEEDS
 from audit.errors import MissingColumn
 from audit.facts.rows import RunRows

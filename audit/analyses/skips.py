@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from audit.analyses.summary import Skipped
-from audit.errors import AuditError, MissingColumn
+from audit.analyses.skipped import Skipped
+from audit.errors import AuditError
 from audit.facts.rows import RunRows
 
 T = TypeVar("T")
@@ -44,8 +44,6 @@ class Skips:
         """Return what ``make`` returns, or skip the check with the reason that it gives."""
         try:
             return make()
-        except MissingColumn as error:
-            self.add(check, error.column or str(error))
         except AuditError as error:
-            self.add(check, str(error))
+            self.found.append(Skipped.because(check, error))
         return None

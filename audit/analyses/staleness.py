@@ -8,8 +8,8 @@ import msgspec
 import numpy as np
 
 from audit.analyses.fitted import fitted
+from audit.analyses.skipped import Skipped
 from audit.analyses.skips import Skips
-from audit.analyses.summary import Skipped
 from audit.analyses.token_means import TokenMeans
 from audit.analyses.version_lag import Lag, lags_of, version_lag
 from audit.facts.rows import RunRows

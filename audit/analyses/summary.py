@@ -9,6 +9,7 @@ import numpy as np
 
 from audit.analyses.groups import groups_of, zero_signal_share
 from audit.analyses.outcomes import correctness, mean_of, truncated
+from audit.analyses.skipped import Skipped
 from audit.errors import AuditError
 from audit.facts.declared import declared_objective
 from audit.facts.rows import RunRows
@@ -26,13 +27,6 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "micro-batch normalisers": ("micro_batch",),
 }
 """Checks, and the columns of which any one is enough."""
-
-
-class Skipped(msgspec.Struct, frozen=True):
-    """A check that this log cannot carry, and the column that is missing."""
-
-    check: str
-    needs: str
 
 
 class Source(msgspec.Struct, frozen=True):

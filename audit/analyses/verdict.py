@@ -10,6 +10,7 @@ from audit.analyses.coalitions import TIE
 from audit.analyses.effect import SAME_DIRECTION, ObjectiveEffect, PartEffect
 from audit.analyses.findings import Cause, Effect, finding
 from audit.analyses.infer import Inference
+from audit.analyses.skipped import Skipped
 from audit.stats import Estimate
 
 SMALL_SHARE = 0.01
@@ -43,7 +44,7 @@ def decide(
     outcomes: list[Effect],
     *,
     changes: dict[str, str] | None,
-    skipped: list[str],
+    skipped: list[Skipped],
     same_log: bool = False,
 ) -> Verdict:
     """Rank the causes: parts of the objective by the share of the weights that they move, then the others.
@@ -149,7 +150,7 @@ def _confidence(inferred: tuple[Inference, Inference], *, declared: bool) -> flo
 
 
 def _text(
-    causes: list[Cause], whole: ObjectiveEffect | None, outcomes: list[Effect], skipped: list[str]
+    causes: list[Cause], whole: ObjectiveEffect | None, outcomes: list[Effect], skipped: list[Skipped]
 ) -> str:
     moved = _moved(outcomes)
     if not causes:

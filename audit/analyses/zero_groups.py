@@ -11,9 +11,9 @@ from audit.analyses.fitted import fitted
 from audit.analyses.group_shapes import GroupShapes, group_shapes
 from audit.analyses.samples import Samples, samples_of
 from audit.analyses.shares import share_of
+from audit.analyses.skipped import Skipped
 from audit.analyses.skips import Skips
 from audit.analyses.step_bins import step_bins
-from audit.analyses.summary import Skipped
 from audit.analyses.zero_cost import Cost, Refill, Silenced, cost, refill, silenced
 from audit.analyses.zero_expected import Expected, SizeShare, by_size, expected, predicted_alike
 from audit.errors import MissingColumn

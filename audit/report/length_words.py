@@ -9,6 +9,7 @@ from audit.analyses.length_catalogue import ObjectivePressure
 from audit.analyses.length_law import MARGIN, Slope
 from audit.analyses.length_push_drift import PushAndDrift
 from audit.report import format as fmt
+from audit.report.words import skipped_in_words
 from audit.stats import Estimate
 
 _AGREEMENT = {
@@ -86,7 +87,7 @@ def ended_by(bias: LengthBias) -> str:
 
 def skips(bias: LengthBias) -> list[str]:
     """What could not be measured, with the column that is missing."""
-    skipped = [f"{s.check}: needs {s.needs}" for s in bias.skipped]
+    skipped = [skipped_in_words(skip) for skip in bias.skipped]
     return skipped + [f"{entry.objective}: {entry.skipped}" for entry in bias.per_objective if entry.skipped]
 
 

@@ -6,6 +6,7 @@ from audit.analyses.effect import ObjectiveEffect
 from audit.analyses.explain import Explanation, RunId
 from audit.analyses.findings import Effect
 from audit.analyses.infer import Candidate, Inference
+from audit.analyses.skipped import Skipped
 from audit.report import format as fmt
 
 PRELIMINARY = "preliminary: one seed a side"
@@ -22,6 +23,11 @@ def caveats(explanation: Explanation) -> list[str]:
     if explanation.skipped and not verdict.causes:
         said.append(INCOMPLETE)
     return said
+
+
+def skipped_in_words(skip: Skipped) -> str:
+    """Say what could not be asked of a log, and what it lacks."""
+    return f"{skip.check}: needs {skip.needs.rstrip('.')}"
 
 
 def inferred_in_words(inference: Inference) -> str:

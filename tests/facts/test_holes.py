@@ -12,6 +12,7 @@ from synthetic import rollouts, write
 
 from audit.analyses.explain import explain
 from audit.analyses.groups import groups_of
+from audit.analyses.skipped import Skipped
 from audit.analyses.summary import summarise
 from audit.errors import BadLog, MissingColumn
 from audit.facts.rows import RunRows
@@ -105,7 +106,10 @@ def test_one_bad_log_prob_neither_hides_a_difference_nor_passes_unsaid(tmp_path,
     found = explain(a, b)
     assert "objective.scale" in [cause.id for cause in found.verdict.causes]
     assert "same weight" not in found.verdict.text
-    assert any(reason.startswith("objective effect: 1 responses of a") for reason in found.skipped)
+    assert (
+        Skipped("objective effect on 1 of the responses of a", "finite rewards and log-probs")
+        in found.skipped
+    )
     written = write_weights(RunRows.read(a), named("grpo"), tmp_path / "w.parquet")
     assert written.not_finite == 1
 
@@ -114,7 +118,9 @@ def test_a_skipped_file_is_named_by_explain(tmp_path) -> None:
     a, b = (write(tmp_path / name, rollouts(seed=s), "grpo") for s, name in ((1, "a"), (2, "b")))
     (tmp_path / "a" / "rollouts" / "part-000009.parquet").write_bytes(b"PAR1 cut")
     found = explain(open_run(a.path), open_run(b.path))
-    assert any("part-000009.parquet was left out" in reason for reason in found.skipped)
+    assert [skip.check for skip in found.skipped if "part-000009" in skip.check] == [
+        "rows of a in part-000009.parquet"
+    ]
     assert "seed noise" not in found.verdict.text
 
 

@@ -12,6 +12,7 @@ from synthetic import centred, rollouts, standardised, with_advantages, write
 
 from audit.analyses.explain import Explanation, explain
 from audit.analyses.findings import Cause
+from audit.analyses.skipped import Skipped
 
 
 @pytest.fixture(scope="session")
@@ -33,7 +34,12 @@ def hostile(explanation) -> Explanation:
     verdict = replace(explanation.verdict, causes=[cause], text=HOSTILE)
     declared = replace(explanation.declared, notes=[HOSTILE], a={"name": HOSTILE}, b=None)
     return replace(
-        explanation, runs=runs, effects=effects, verdict=verdict, declared=declared, skipped=[HOSTILE]
+        explanation,
+        runs=runs,
+        effects=effects,
+        verdict=verdict,
+        declared=declared,
+        skipped=[Skipped(HOSTILE, HOSTILE)],
     )
 
 

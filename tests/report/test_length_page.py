@@ -13,7 +13,7 @@ from test_report_files import Page
 
 from audit.analyses.length import LengthBias, length_bias
 from audit.analyses.length_stops import Reason
-from audit.analyses.summary import Skipped
+from audit.analyses.skipped import Skipped
 from audit.errors import AuditError
 from audit.facts.chosen import chosen_objective
 from audit.facts.rows import RunRows

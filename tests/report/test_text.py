@@ -11,6 +11,7 @@ from audit.analyses.check import check
 from audit.analyses.directory import BrokenRun, summarise_path
 from audit.analyses.explain import explain
 from audit.analyses.length import length_bias
+from audit.analyses.skipped import Skipped
 from audit.facts.chosen import chosen_objective
 from audit.facts.rows import RunRows
 from audit.report.text import show_check, show_explanation, show_length, show_summary
@@ -51,7 +52,7 @@ def test_many_differences_still_fit_one_screen(explanation, shown) -> None:
         explanation,
         verdict=replace(explanation.verdict, causes=causes),
         declared=replace(explanation.declared, differs=explanation.declared.differs * 5, notes=["note"] * 9),
-        skipped=[f"check {i}: needs column" for i in range(20)],
+        skipped=[Skipped(f"check {i}", "column") for i in range(20)],
     )
     screen = shown(show_explanation, many, terminal=True)
     assert len(screen.splitlines()) < 40
@@ -63,7 +64,9 @@ def test_many_differences_still_fit_one_screen(explanation, shown) -> None:
 
 def test_one_seed_a_side_is_preliminary_and_gaps_are_not_called_noise(explanation, shown) -> None:
     bare = msgspec.structs.replace(explanation.verdict, text="Nothing.", causes=[])
-    said = shown(show_explanation, msgspec.structs.replace(explanation, verdict=bare, skipped=["a: needs b"]))
+    said = shown(
+        show_explanation, msgspec.structs.replace(explanation, verdict=bare, skipped=[Skipped("a", "b")])
+    )
     assert said.startswith("Nothing. (preliminary: one seed a side; not everything could be compared")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
-from audit.analyses.summary import Skipped
+from audit.analyses.skipped import Skipped
 from audit.report import format as fmt
 from audit.report.text.rows import Rows
 from audit.report.text.shared import QUIET, Page

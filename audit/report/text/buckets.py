@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from rich.text import Text
 
 from audit.analyses.bucket_shares import Bucket, Trend
-from audit.analyses.summary import Skipped
+from audit.analyses.skipped import Skipped
 from audit.report import format as fmt
 from audit.report.text.rows import Rows
 from audit.report.text.shared import DOUBT, QUIET, STRONG, Page, styled

@@ -13,7 +13,7 @@ from audit.report.consequences import cause_in_words
 from audit.report.text.rows import Rows
 from audit.report.text.shared import BAD, DOUBT, GOOD, QUIET, STRONG, Page, line, styled
 from audit.report.told import told_differences
-from audit.report.words import caveats, inferred_in_words, moved, on_rollouts
+from audit.report.words import caveats, inferred_in_words, moved, on_rollouts, skipped_in_words
 
 _LEGEND = (
     "share: of the difference between the runs' token weights; n: responses; intervals: 95 %, resampling "
@@ -44,7 +44,7 @@ def _lay_out(page: Page, explanation: Explanation, detail: int) -> None:
         shown = explanation.skipped if detail > 2 else explanation.skipped[:2]
         left = len(explanation.skipped) - len(shown)
         more = f"; and {left} more" if left else ""
-        listed = "; ".join(reason.rstrip(".") for reason in shown)
+        listed = "; ".join(map(skipped_in_words, shown))
         page.say((f"{listed}{more}", QUIET), indent=9, first=Text("Skipped", style=STRONG))
     page.say((_LEGEND if detail > 2 else f"{_LEGEND}; all of it: -o report.html", QUIET))
 

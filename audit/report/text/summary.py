@@ -8,7 +8,8 @@ from rich.console import Console
 from rich.text import Text
 
 from audit.analyses.directory import DirectorySummary
-from audit.analyses.summary import Skipped, Summary
+from audit.analyses.skipped import Skipped
+from audit.analyses.summary import Summary
 from audit.report import format as fmt
 from audit.report.text.directory import add_directory
 from audit.report.text.rows import Rows
