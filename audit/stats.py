@@ -99,7 +99,9 @@ def _resampled(sums: np.ndarray, seed: int) -> np.ndarray:
     at_once = max(1, BLOCK // clusters)
     if RESAMPLES * clusters <= KEPT:
         drawn = _resamples(clusters, seed)
-        blocks = (drawn[first : first + at_once] for first in range(0, RESAMPLES, at_once))
+        blocks: Iterator[np.ndarray] = (
+            drawn[first : first + at_once] for first in range(0, RESAMPLES, at_once)
+        )
     else:
         blocks = _drawn_again(clusters, seed, at_once)
     return np.concatenate([block.astype(np.float64) @ sums for block in blocks])
