@@ -6,7 +6,7 @@ import argparse
 import time
 from collections.abc import Callable
 
-from bench import directory, frameworks, gpu, page, second_look, token_pass, updates
+from bench import directory, frameworks, gpu, length_calibration, page, second_look, token_pass, updates
 from bench.page import Section
 from bench.settings import Settings
 
@@ -17,6 +17,7 @@ SECTIONS: dict[str, Callable[[Settings], Section]] = {
     "directory": directory.measure,
     "frameworks": frameworks.measure,
     "gpu": gpu.measure,
+    "length": length_calibration.measure,
 }
 
 

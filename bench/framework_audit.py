@@ -23,6 +23,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("run", type=Path)
     parser.add_argument("framework", choices=["verl", "trl"])
+    parser.add_argument("--by-length", action="store_true", help="sort responses by length to limit padding")
     parser.add_argument("--threads", type=int, default=2)
     asked = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -36,11 +37,11 @@ def main() -> None:
     library = importlib.import_module(f"bench.{asked.framework}_losses")
     getattr(library, asked.framework)()
     seconds, spent = {"import": time.perf_counter() - began}, time.process_time()
-    found = audit(asked.run, library, seconds)
+    found = audit(asked.run, library, seconds, by_length=asked.by_length)
     print(json.dumps({"seconds": seconds, "cpu": time.process_time() - spent, "sums": found}))
 
 
-def audit(run: Path, library: Any, seconds: dict[str, float]) -> dict[str, float]:
+def audit(run: Path, library: Any, seconds: dict[str, float], *, by_length: bool) -> dict[str, float]:
     """Weights of every token under every objective; per response Σw, Σ|w|, Σw² and the tokens without weight.
 
     Returns
@@ -59,7 +60,7 @@ def audit(run: Path, library: Any, seconds: dict[str, float]) -> dict[str, float
         seconds[name] = seconds.get(name, 0.0) + now - clock
         clock = now
 
-    for update in updates(run):
+    for update in updates(run, by_length=by_length):
         lap("read and pad")
         losses = library.losses(update)
         lap("advantages")
@@ -73,7 +74,19 @@ def audit(run: Path, library: Any, seconds: dict[str, float]) -> dict[str, float
                 lap(name)
             library.kl_sums(part)
             lap("k1, k2, k3")
+            other_sums(part)
+            lap("corrected KL, mismatch")
     return totals
+
+
+def other_sums(part: Any) -> None:
+    """What no loss function gives: corrected KL estimates, mismatch of the sampler; sums per response."""
+    d, g = part.theta - part.ref, part.old - part.sampler
+    rho, back, weight = (part.theta - part.old).exp(), (-d).exp(), g.exp()
+    corrected = (rho * d, rho * d.square() / 2, rho * (back - 1 + d))
+    for values in (*corrected, g, g.abs(), g.square(), weight, weight.square()):
+        (values * part.mask).sum(1)
+    (g.abs() * part.mask).amax(1)
 
 
 if __name__ == "__main__":

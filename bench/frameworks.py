@@ -13,13 +13,14 @@ from bench.timing import Spread, interleave, interpreter_start, megabytes, net, 
 
 PYTHON = ROOT / ".venv-conformance" / "bin" / "python"
 FRAMEWORKS = {"verl": "verl 0.9.1", "trl": "TRL 1.16.0"}
+ORDERS = {"": "in the order of the log", "--by-length": "sorted by length"}
 COLUMNS = (
     "audit by",
     "whole process",
     "without imports",
-    "over rlaudit's whole process",
+    "whole process over rlaudit's",
+    "without imports, over rlaudit's without start-up",
     "CPU without imports",
-    "over rlaudit's CPU",
     "memory",
 )
 
@@ -31,38 +32,49 @@ def measure(settings: Settings) -> Section:
         COLUMNS,
         intro=(
             f"{SMALL.tokens / 1e6:.0f} M tokens, nine objectives (REINFORCE, RLOO, ReMax, PPO, GRPO, Dr. "
-            "GRPO, DAPO, GSPO, CISPO) and k1, k2, k3. Theirs: the released loss functions on padded batches, "
-            "weights by autograd, one objective after another; the log is read (pyarrow, without token ids "
-            "and sampler log-probs) and padded once for all nine. Responses are sorted by length within each "
-            "update, micro-batches hold up to 65,536 places; float32, two torch threads. Theirs without "
-            "imports is set against rlaudit with its own."
+            "GRPO, DAPO, GSPO, CISPO), k1, k2, k3 plain and corrected, mismatch. Theirs: the released loss "
+            "functions on padded batches of up to 65,536 places, weights by autograd, one objective after "
+            "another, sums per response; the log is read and padded once for all nine; float32, two torch "
+            "threads. In the order of the log is how trainers form batches; sorting by length within an "
+            "update limits the padding. Start-up of rlaudit: the same command with nothing to compute."
         ),
     )
     if not PYTHON.exists():
         section.notes.append("Not measured: the frameworks are not installed (`make conformance` does).")
         return section
     log = make(SMALL)
-    tasks = {"rlaudit": lambda: settings.cold_audit(log)}
-    tasks |= {name: lambda name=name: theirs(log, name) for name in FRAMEWORKS}
+    tasks = {"rlaudit": lambda: settings.cold_audit(log), "start-up": lambda: settings.audit(log)}
+    pairs = {f"{name} {order}": (name, order) for name in FRAMEWORKS for order in ORDERS}
+    tasks |= {key: lambda pair=pair: theirs(log, *pair) for key, pair in pairs.items()}
+    settings.cold_audit(log)
     found = interleave(tasks, settings.repeats)
     start = interpreter_start().median
     ours = [one.wall - start for one in found["rlaudit"]]
-    cpu = [one.cpu for one in found["rlaudit"]]
-    own = [f"`rlaudit {settings.verb}`", Spread.of(ours).text(), "–", "1", Spread.of(cpu).text(), "1"]
-    section.rows.append([*own, megabytes(found["rlaudit"])])
-    for name, title in FRAMEWORKS.items():
-        told = [json.loads(one.output.splitlines()[-1]) for one in found[name]]
+    idle = Spread.of(one.wall - start for one in found["start-up"]).median
+    own = [
+        f"`rlaudit {settings.verb}`",
+        Spread.of(ours).text(),
+        Spread.of(wall - idle for wall in ours).text(),
+        "1",
+        "1",
+        Spread.of(one.cpu for one in found["rlaudit"]).text(),
+        megabytes(found["rlaudit"]),
+    ]
+    section.rows.append(own)
+    for key, (name, order) in pairs.items():
+        title = f"{FRAMEWORKS[name]}, {ORDERS[order]}"
+        told = [json.loads(one.output.splitlines()[-1]) for one in found[key]]
         phases = [one["seconds"] for one in told]
         work = [sum(seconds.values()) - seconds["import"] for seconds in phases]
         section.rows.append(
             [
                 title,
-                net(found[name], start).text(),
+                net(found[key], start).text(),
                 Spread.of(work).text(),
-                over(work, ours).text(""),
+                over((one.wall - start for one in found[key]), ours).text(""),
+                over(work, (wall - idle for wall in ours)).text(""),
                 Spread.of(one["cpu"] for one in told).text(),
-                over([one["cpu"] for one in told], cpu).text(""),
-                megabytes(found[name]),
+                megabytes(found[key]),
             ]
         )
         middle = phases[sorted(range(len(work)), key=work.__getitem__)[len(work) // 2]]
@@ -77,6 +89,6 @@ def measure(settings: Settings) -> Section:
     return section
 
 
-def theirs(log: object, framework: str) -> Measured:
+def theirs(log: object, framework: str, order: str) -> Measured:
     """Run the audit of one framework in its own environment."""
-    return run([PYTHON, "-m", "bench.framework_audit", str(log), framework])
+    return run([PYTHON, "-m", "bench.framework_audit", str(log), framework, *([order] if order else [])])

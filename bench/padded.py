@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
-LISTS = ("logp_theta", "logp_old", "logp_ref")
+LISTS = ("logp_theta", "logp_old", "logp_ref", "logp_sampler")
 SCALARS = ("group_id", "reward", "advantage", "length")
 MOST_PADDED = 65_536
 """Places of a micro-batch, padding included. Half a million take longer: they do not fit the cache."""
@@ -31,6 +31,7 @@ class MicroBatch:
     theta: Tensor
     old: Tensor
     ref: Tensor
+    sampler: Tensor
 
 
 @dataclass(frozen=True)
@@ -64,23 +65,23 @@ class Update:
         )
 
 
-def updates(run: Path) -> Iterator[Update]:
-    """Read a run that has one file a step."""
+def updates(run: Path, *, by_length: bool) -> Iterator[Update]:
+    """Read a run that has one file a step; token ids are decoded as an audit that names tokens needs them."""
     for path in sorted(run.rglob("rollouts/*.parquet")):
-        yield to_update(pq.read_table(path, columns=[*SCALARS, *LISTS]))
+        yield to_update(pq.read_table(path, columns=["token_ids", *SCALARS, *LISTS]), by_length=by_length)
 
 
-def to_update(table: pa.Table) -> Update:
-    """Sort the responses of one update by length and pad them."""
+def to_update(table: pa.Table, *, by_length: bool) -> Update:
+    """Pad the responses of one update, in the order of the log as trainers do, or sorted by length."""
     lengths = table["length"].to_numpy()
-    order = np.argsort(lengths, kind="stable")
+    order = np.argsort(lengths, kind="stable") if by_length else np.arange(len(lengths))
     starts = _starts(lengths[order])
     table = table.combine_chunks()
     lists = {name: table[name].combine_chunks() for name in LISTS}
     slices = []
     for start, stop in zip(starts, [*starts[1:], len(order)], strict=True):
         rows = order[start:stop]
-        mask = np.arange(lengths[rows[-1]]) < lengths[rows][:, None]
+        mask = np.arange(lengths[rows].max()) < lengths[rows][:, None]
         padded = [_padded(lists[name].take(pa.array(rows)), mask) for name in LISTS]
         slices.append(MicroBatch(torch.from_numpy(rows), torch.from_numpy(mask).float(), *padded))
     _, group = np.unique(table["group_id"].to_numpy(zero_copy_only=False).astype(str), return_inverse=True)
@@ -93,12 +94,14 @@ def to_update(table: pa.Table) -> Update:
     )
 
 
-def _starts(ascending: np.ndarray) -> list[int]:
+def _starts(lengths: np.ndarray) -> list[int]:
     """Where micro-batches start, so that rows times width stays within the bound."""
-    starts = [0]
-    for place, length in enumerate(ascending):
-        if place > starts[-1] and (place - starts[-1] + 1) * int(length) > MOST_PADDED:
+    starts, width = [0], 0
+    for place, length in enumerate(lengths):
+        width = max(width, int(length))
+        if place > starts[-1] and (place - starts[-1] + 1) * width > MOST_PADDED:
             starts.append(place)
+            width = int(length)
     return starts
 
 

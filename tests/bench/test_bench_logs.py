@@ -110,11 +110,11 @@ def test_more_steps_follow(log: Path) -> None:
 
 def test_padded_batches_hold_the_log() -> None:
     table = pa.Table.from_batches([step_rows(SIZE, 0)])
-    update = to_update(table)
+    update = to_update(table, by_length=True)
     assert sorted(int(row) for part in update.slices for row in part.rows) == list(range(table.num_rows))
     for part in update.slices:
         assert part.mask.numel() <= MOST_PADDED
-        for name, padded in zip(LISTS, (part.theta, part.old, part.ref), strict=True):
+        for name, padded in zip(LISTS, (part.theta, part.old, part.ref, part.sampler), strict=True):
             for row, values, mask in zip(part.rows, padded, part.mask, strict=True):
                 logged = table[name][int(row)].as_py()
                 assert values[mask.bool()].tolist() == logged
