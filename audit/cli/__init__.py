@@ -22,6 +22,7 @@ from audit.cli import (
     testbed,
     weights,
 )
+from audit.cli.fail import fail
 from audit.errors import AuditError
 
 app = typer.Typer(
@@ -73,26 +74,17 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         app(arguments, prog_name="rlaudit")
     except AuditError as error:
-        _fail(str(error))
+        fail(str(error))
     except BrokenPipeError:
         # The reader (head, less) has gone; what is left in the buffer has nowhere to go.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except UnicodeEncodeError as error:
-        _fail(f"{error.object}: a name that is not valid UTF-8 cannot be read. Rename it.")
+        fail(f"{error.object}: a name that is not valid UTF-8 cannot be read. Rename it.")
     except OSError as error:
-        _fail(_os_message(error))
+        fail(_os_message(error))
 
 
 def _os_message(error: OSError) -> str:
     where: Any = error.filename
     return f"{where}: {error.strerror}." if where and error.strerror else str(error)
-
-
-def _fail(message: str) -> None:
-    from audit.report.format import visible
-
-    # Messages quote logs and manifests: whatever would act on a terminal is shown instead.
-    one_line = visible(" ".join(message.split()))
-    typer.secho(f"rlaudit: {one_line}", err=True, fg="red" if sys.stderr.isatty() else None)
-    sys.exit(2)

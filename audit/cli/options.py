@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from audit.cli.fail import fail
 from audit.errors import AuditError, BadObjective
 
 if TYPE_CHECKING:
@@ -24,10 +25,7 @@ def place(text: str) -> Path:
         return to_place(text)
     except AuditError as error:
         # Raised from here it would become a usage message of several lines.
-        from audit.cli import _fail
-
-        _fail(str(error))
-        raise
+        fail(str(error))
 
 
 RunPath = Annotated[

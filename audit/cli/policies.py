@@ -2,21 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
 import typer
 
-from audit.cli.options import AsJson, ObjectiveOption, RunPath, SetOption, emit_json, own_or_asked
-
-if TYPE_CHECKING:
-    from audit.facts.rows import RunRows
-
-ChartOption = Annotated[
-    Path | None,
-    typer.Option("-o", "--output", help="Also draw a chart: .json (Vega-Lite), .html, .svg or .png."),
-]
-_CHARTS = (".json", ".html", ".svg", ".png")
+from audit.cli.one_run import ChartFile, measured, present
+from audit.cli.options import AsJson, ObjectiveOption, RunPath, SetOption
 
 
 def register(app: typer.Typer) -> None:
@@ -30,7 +19,7 @@ def clipping(
     path: RunPath,
     objective: ObjectiveOption = None,
     changes: SetOption = None,
-    out: ChartOption = None,
+    out: ChartFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Say what the trust region removed: where, which tokens, and what another one would have removed.
@@ -38,33 +27,17 @@ def clipping(
     Example: rlaudit clipping sample_logs/team/grpo-seed1
     """
     from audit.analyses.clipping import clipping as measure
-    from audit.cli.progress import working
+    from audit.report.text import show_clipping
 
-    rows = _rows(path, out)
-    with working(f"counting clipped tokens of {rows.run.run_id}"):
-        chosen, notes = own_or_asked(rows, objective, changes)
-        result = measure(rows, chosen, notes)
-    if out is not None:
-        from audit.report.charts import save_chart
-        from audit.report.policy_charts import stacked
-        from audit.report.text.clipping import TITLES
-
-        groups = {title: result.by.get(name, []) for name, title in TITLES.items()}
-        chart = stacked({"clip-zeroed": result.steps}, groups, "clip-zeroed share", percent=True)
-        save_chart(chart, out)
-    if as_json:
-        emit_json(result)
-        return
-    from audit.report.text.clipping import show_clipping
-
-    show_clipping(result)
+    result = measured(path, out, "counting clipped tokens of", measure, objective=objective, changes=changes)
+    present(result, out, show_clipping, as_json=as_json)
 
 
 def kl(
     path: RunPath,
     objective: ObjectiveOption = None,
     changes: SetOption = None,
-    out: ChartOption = None,
+    out: ChartFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Estimate the KL to the reference and to the old policy, and say what the run's own KL pulls on.
@@ -72,31 +45,17 @@ def kl(
     Example: rlaudit kl sample_logs/team/grpo-seed1
     """
     from audit.analyses.kl_estimates import kl_report
-    from audit.cli.progress import working
+    from audit.report.text import show_kl
 
-    rows = _rows(path, out)
-    with working(f"estimating KLs of {rows.run.run_id}"):
-        chosen, notes = own_or_asked(rows, objective, changes)
-        result = kl_report(rows, chosen, notes)
-    if out is not None:
-        from audit.report.charts import save_chart
-        from audit.report.policy_charts import stacked
-
-        groups = {} if result.drift is None else {"drift by inner update": result.drift.by_update}
-        save_chart(stacked(result.trends, groups, "nats per token"), out)
-    if as_json:
-        emit_json(result)
-        return
-    from audit.report.text.kl import show_kl
-
-    show_kl(result)
+    result = measured(path, out, "estimating KLs of", kl_report, objective=objective, changes=changes)
+    present(result, out, show_kl, as_json=as_json)
 
 
 def mismatch(
     path: RunPath,
     objective: ObjectiveOption = None,
     changes: SetOption = None,
-    out: ChartOption = None,
+    out: ChartFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Compare the log-probs of the inference engine with the trainer's: size, tail, weights, corrections.
@@ -106,33 +65,7 @@ def mismatch(
     Example: rlaudit mismatch sample_logs/team/grpo-seed1
     """
     from audit.analyses.mismatch import mismatch as compare
-    from audit.cli.progress import working
+    from audit.report.text import show_mismatch
 
-    rows = _rows(path, out)
-    with working(f"comparing log-probs of {rows.run.run_id}"):
-        chosen, notes = own_or_asked(rows, objective, changes)
-        result = compare(rows, chosen, notes)
-    if out is not None:
-        from audit.report.charts import save_chart
-        from audit.report.policy_charts import stacked
-        from audit.report.text.mismatch import TITLES
-
-        groups = {title: result.by.get(name, []) for name, title in TITLES.items()}
-        save_chart(stacked({"mismatch": result.steps}, groups, "mean |g|, nats per token"), out)
-    if as_json:
-        emit_json(result)
-        return
-    from audit.report.text.mismatch import show_mismatch
-
-    show_mismatch(result)
-
-
-def _rows(path: Path, out: Path | None) -> RunRows:
-    from audit.facts.rows import RunRows
-    from audit.importers import open_run
-    from audit.logs.output import check_output
-
-    run = open_run(path)
-    if out is not None:
-        check_output(out, _CHARTS, (file.path for file in run.files))
-    return RunRows.read(run)
+    result = measured(path, out, "comparing log-probs of", compare, objective=objective, changes=changes)
+    present(result, out, show_mismatch, as_json=as_json)

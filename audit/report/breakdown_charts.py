@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import singledispatch
 
 import altair as alt
 import polars as pl
 
+from audit.analyses.clipping import Clipping
+from audit.analyses.kl_estimates import KLReport
+from audit.analyses.mismatch import Mismatch
 from audit.analyses.prompts import PromptBreakdown
 from audit.analyses.rewards import RewardBreakdown
 from audit.analyses.staleness import StalenessBreakdown
 from audit.analyses.zero_groups import GroupBreakdown
-from audit.errors import AuditError
+from audit.report.charts import Chart, nothing_to_draw
 from audit.report.format import visible
+from audit.report.policy_charts import clipping_chart, kl_chart, mismatch_chart
 from audit.stats import Estimate
 
 _WIDTH, _HEIGHT = 420, 260
@@ -21,25 +26,25 @@ Points = Sequence[tuple[str, str, Estimate | None]]
 _SCHEMA = {"x": pl.String, "series": pl.String, "value": pl.Float64, "low": pl.Float64, "high": pl.Float64}
 
 
-def chart_of_breakdown(
-    result: GroupBreakdown | PromptBreakdown | RewardBreakdown | StalenessBreakdown,
-) -> alt.LayerChart | alt.HConcatChart:
-    """Draw what a breakdown shows over steps, success rates, components or lags.
+@singledispatch
+def chart_of_breakdown(result: object) -> Chart:
+    """Draw what a breakdown shows over steps, success rates, components, lags or tokens.
 
     Raises
     ------
     AuditError
         The log holds nothing of the kind.
     """
-    if isinstance(result, GroupBreakdown):
-        return zero_signal_over_steps(result)
-    if isinstance(result, PromptBreakdown):
-        return factors_and_shares(result)
-    if isinstance(result, RewardBreakdown):
-        return component_shares(result)
-    return lag_over_steps(result)
+    msg = f"there is no chart of a {type(result).__name__}."
+    raise TypeError(msg)
 
 
+chart_of_breakdown.register(Clipping, clipping_chart)
+chart_of_breakdown.register(KLReport, kl_chart)
+chart_of_breakdown.register(Mismatch, mismatch_chart)
+
+
+@chart_of_breakdown.register
 def zero_signal_over_steps(result: GroupBreakdown) -> alt.LayerChart:
     """Observed and predicted share of groups without signal, with intervals."""
     rows = [
@@ -50,6 +55,7 @@ def zero_signal_over_steps(result: GroupBreakdown) -> alt.LayerChart:
     return _points(rows, "steps", "groups without signal", percent=True)
 
 
+@chart_of_breakdown.register
 def factors_and_shares(result: PromptBreakdown) -> alt.HConcatChart:
     """Observed prompt-weight factors by success rate, and the Lorenz curves of the gradient."""
     factors = [
@@ -71,11 +77,12 @@ def factors_and_shares(result: PromptBreakdown) -> alt.HConcatChart:
         )
     )
     if not lines and not factors:
-        raise _nothing("no objective could be measured")
+        raise nothing_to_draw("no objective could be measured")
     parts = [_points(factors, "success rate", "weight of a prompt")] if factors else []
     return alt.hconcat(*parts, *([lorenz] if lines else []))
 
 
+@chart_of_breakdown.register
 def component_shares(result: RewardBreakdown) -> alt.LayerChart:
     """Share of each component in the variance of the reward within groups."""
     shares = [] if result.signal is None else result.signal.shares
@@ -83,6 +90,7 @@ def component_shares(result: RewardBreakdown) -> alt.LayerChart:
     return _points(rows, "component", "share of the variance within groups", percent=True)
 
 
+@chart_of_breakdown.register
 def lag_over_steps(result: StalenessBreakdown) -> alt.LayerChart:
     """Mean lag over steps, with intervals."""
     steps = [] if result.lag is None else result.lag.by_step
@@ -97,7 +105,7 @@ def _points(rows: Points, x: str, y: str, *, percent: bool = False) -> alt.Layer
         if e is not None and e.value is not None
     ]
     if not held:
-        raise _nothing(f"no {y}")
+        raise nothing_to_draw(f"no {y}")
     frame = pl.DataFrame(held, schema=_SCHEMA, orient="row")
     base = alt.Chart(frame, width=_WIDTH, height=_HEIGHT).encode(
         x=alt.X("x:O", title=x, sort=None),
@@ -112,7 +120,3 @@ def _points(rows: Points, x: str, y: str, *, percent: bool = False) -> alt.Layer
 
 def _span(first: int, last: int) -> str:
     return f"{first}" if first == last else f"{first}–{last}"
-
-
-def _nothing(why: str) -> AuditError:
-    return AuditError(f"there is nothing to draw: {why} in this log.")

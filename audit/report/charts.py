@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TypeAlias
 
 import altair as alt
 import polars as pl
 
 from audit.errors import AuditError
 
+Chart: TypeAlias = alt.Chart | alt.LayerChart | alt.HConcatChart | alt.VConcatChart
 _RATE = alt.X("rate:Q", title="success rate p", scale=alt.Scale(domain=[0, 1]))
 _WIDTH, _HEIGHT = 420, 260
 
@@ -52,7 +54,12 @@ def batch_chart(frame: pl.DataFrame) -> alt.Chart:
     )
 
 
-def save_chart(chart: alt.Chart | alt.LayerChart, out: Path) -> None:
+def nothing_to_draw(why: str) -> AuditError:
+    """Return the error of a chart without a single point; ``why`` reads on with 'in this log'."""
+    return AuditError(f"there is nothing to draw: {why} in this log.")
+
+
+def save_chart(chart: Chart, out: Path) -> None:
     """Write a chart as .json (Vega-Lite), .svg, .png or a page that needs no network.
 
     Raises

@@ -1,4 +1,4 @@
-"""Charts of shares and trends with their intervals, for clipping, KL and mismatch."""
+"""Charts of clipping, KL and mismatch: shares and trends with their intervals."""
 
 from __future__ import annotations
 
@@ -8,8 +8,32 @@ import altair as alt
 import polars as pl
 
 from audit.analyses.bucket_shares import Bucket, Trend
+from audit.analyses.clipping import Clipping
+from audit.analyses.kl_estimates import KLReport
+from audit.analyses.mismatch import Mismatch
+from audit.report.charts import nothing_to_draw
+from audit.report.text import clipping as clipping_text
+from audit.report.text import mismatch as mismatch_text
 
 _WIDTH, _HEIGHT = 420, 200
+
+
+def clipping_chart(result: Clipping) -> alt.VConcatChart:
+    """Clip-zeroed share over steps and by each breakdown."""
+    groups = {title: result.by.get(name, []) for name, title in clipping_text.TITLES.items()}
+    return stacked({"clip-zeroed": result.steps}, groups, "clip-zeroed share", percent=True)
+
+
+def kl_chart(result: KLReport) -> alt.VConcatChart:
+    """KL estimates over steps, and the drift over inner updates, nats per token."""
+    groups = {} if result.drift is None else {"drift by inner update": result.drift.by_update}
+    return stacked(result.trends, groups, "nats per token")
+
+
+def mismatch_chart(result: Mismatch) -> alt.VConcatChart:
+    """Mean |log pi_old - log pi_sampler| over steps and by each breakdown, nats per token."""
+    groups = {title: result.by.get(name, []) for name, title in mismatch_text.TITLES.items()}
+    return stacked({"mismatch": result.steps}, groups, "mean |g|, nats per token")
 
 
 def bucket_frame(buckets: Sequence[Bucket]) -> pl.DataFrame:
@@ -59,7 +83,13 @@ def stacked(
     *,
     percent: bool = False,
 ) -> alt.VConcatChart:
-    """One panel a trend and a breakdown, below each other; what has no more than one point is left out."""
+    """One panel a trend and a breakdown, below each other; what has no more than one point is left out.
+
+    Raises
+    ------
+    AuditError
+        Nothing has.
+    """
     panels = [
         trend_chart(trend, title, value, percent=percent)
         for title, trend in trends.items()
@@ -70,4 +100,6 @@ def stacked(
         for title, buckets in groups.items()
         if len(buckets) > 1
     ]
+    if not panels:
+        raise nothing_to_draw(f"no {value}")
     return alt.vconcat(*panels)

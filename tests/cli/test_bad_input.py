@@ -65,7 +65,11 @@ def test_control_characters_of_a_bad_manifest_do_not_reach_the_terminal(rlaudit,
     (tmp_path / "run" / "run.json").write_text(
         '{"schema": "rlaudit.run.v1", "run_id": "x", "objective": "\\u001b[2J\\u202e"}'
     )
-    refused(rlaudit("length", tmp_path / "run"), "\\x1b[2J\\u202e")
+    refused(rlaudit("weights", tmp_path / "run", "-o", tmp_path / "w.parquet"), "\\x1b[2J\\u202e")
+    for verb in ("length", "clipping", "groups"):
+        said = rlaudit(verb, tmp_path / "run").out
+        assert "\\x1b[2J\\u202e" in said
+        assert "\x1b" not in said
 
 
 def test_an_unknown_objective_gets_a_suggestion(rlaudit, runs) -> None:
@@ -108,8 +112,9 @@ def test_weights_in_an_impossible_place_are_refused(rlaudit, runs, tmp_path) -> 
     refused(rlaudit("weights", runs / "grpo-1", "-o", tmp_path / "w.json"), "must end in .parquet")
 
 
-def test_length_without_a_declared_objective_says_what_to_give(rlaudit, runs) -> None:
-    refused(rlaudit("length", runs / "bare"), "objective")
+def test_a_verb_that_needs_a_declared_objective_says_what_to_give(rlaudit, runs, tmp_path) -> None:
+    refused(rlaudit("weights", runs / "bare", "-o", tmp_path / "w.parquet"), "--objective")
+    assert "--objective" in rlaudit("length", runs / "bare").out
 
 
 def test_the_dashboard_wants_a_directory(rlaudit, tmp_path) -> None:

@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from audit.report.text.check import show_check
+    from audit.report.text.clipping import show_clipping
     from audit.report.text.explanation import show_explanation
     from audit.report.text.groups import show_groups
+    from audit.report.text.kl import show_kl
     from audit.report.text.length import show_length
+    from audit.report.text.mismatch import show_mismatch
     from audit.report.text.prompts import show_prompts
     from audit.report.text.rewards import show_rewards
     from audit.report.text.staleness import show_staleness
@@ -20,9 +23,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "show_check",
+    "show_clipping",
     "show_explanation",
     "show_groups",
+    "show_kl",
     "show_length",
+    "show_mismatch",
     "show_prompts",
     "show_rewards",
     "show_staleness",
