@@ -10,15 +10,9 @@ from audit.analyses.skipped import Skipped
 from audit.analyses.summary import Source, Summary, summarise
 from audit.errors import AuditError, BadLog
 from audit.importers import find_runs, open_run
+from audit.logs.broken import BrokenRun
 from audit.logs.places import is_directory
 from audit.stats import Estimate
-
-
-class BrokenRun(msgspec.Struct, frozen=True):
-    """A run that could not be read, and why."""
-
-    path: str
-    error: str
 
 
 class DirectorySummary(msgspec.Struct, frozen=True):

@@ -8,7 +8,6 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
-import msgspec
 import typer
 
 from audit.cli.options import AsJson, emit_json
@@ -16,6 +15,7 @@ from audit.errors import AuditError, BadLog
 
 if TYPE_CHECKING:
     from audit.cli.facts_progress import Progress
+    from audit.facts.facts_report import RunPass
     from audit.facts.store import Engine
     from audit.facts.tokenpass.spent import Spent
     from audit.logs import Run
@@ -34,42 +34,6 @@ class Device(enum.StrEnum):
     auto = "auto"
     cpu = "cpu"
     cuda = "cuda"
-
-
-class RunFacts(msgspec.Struct, frozen=True):
-    """What was done for one run."""
-
-    path: str
-    run_id: str
-    rows: int
-    tokens: int
-    """Tokens read now."""
-    files: int
-    computed: int
-    """Files that were read now; the facts of the others were stored."""
-    seconds: float
-    tokens_per_second: float | None
-    stored: str | None
-    """Folder that holds the facts; None: nowhere."""
-    not_stored: str
-    """Why not."""
-    limited_by: str | None
-    """What the pass spent most of its time on; None where nothing was computed, or where it does not tell."""
-
-
-class BrokenRun(msgspec.Struct, frozen=True):
-    """A run that cannot be read, and why."""
-
-    path: str
-    error: str
-
-
-class FactsReport(msgspec.Struct, frozen=True):
-    """The contract of ``rlaudit facts --json``."""
-
-    runs: list[RunFacts]
-    broken: list[BrokenRun]
-    schema: str = "rlaudit.facts.v1"
 
 
 def register(app: typer.Typer) -> None:
@@ -95,11 +59,13 @@ def facts(
     Example: rlaudit facts sample_logs/team
     """
     from audit.cli.facts_progress import watching
+    from audit.facts.facts_report import FactsReport
+    from audit.logs.broken import BrokenRun
 
     if address is not None and engine is not EngineName.ray:
         msg = "--address is of a Ray cluster: add --engine ray."
         raise AuditError(msg)
-    done: list[RunFacts] = []
+    done: list[RunPass] = []
     broken: list[BrokenRun] = []
     with watching() as progress, _cluster(engine, address):
         for path, run in _runs(paths):
@@ -139,7 +105,8 @@ def _runs(paths: list[str]) -> Iterator[tuple[str, Run | AuditError]]:
 
 def _compute(
     run: Run, engine: EngineName, address: str | None, device: Device, progress: Progress
-) -> RunFacts:
+) -> RunPass:
+    from audit.facts.facts_report import RunPass
     from audit.facts.run_facts import standard_facts
     from audit.facts.store import request
     from audit.facts.tokenpass.spent import Spent
@@ -157,7 +124,7 @@ def _compute(
         read=False,
     )
     seconds = account.seconds
-    return RunFacts(
+    return RunPass(
         path=str(run.path),
         run_id=run.run_id,
         rows=run.num_rows,
@@ -200,7 +167,7 @@ def _ray(run: Run, address: str | None) -> Engine:
     return partial(compute, address=address, in_tokens=counts_tokens(run))
 
 
-def _line(found: RunFacts) -> str:
+def _line(found: RunPass) -> str:
     from audit.report.format import count, plural, visible
 
     speed = "" if found.tokens_per_second is None else f", {_short(found.tokens_per_second)} tokens/s"

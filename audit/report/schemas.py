@@ -23,6 +23,8 @@ from audit.analyses.rewards import RewardBreakdown
 from audit.analyses.staleness import StalenessBreakdown
 from audit.analyses.summary import Summary
 from audit.analyses.zero_groups import GroupBreakdown
+from audit.facts.facts_report import FactsReport
+from audit.facts.store.inventory import CacheReport
 from audit.report.as_json import as_json
 
 CONTRACTS: dict[str, Any] = {
@@ -37,6 +39,8 @@ CONTRACTS: dict[str, Any] = {
     "prompts": PromptBreakdown,
     "rewards": RewardBreakdown,
     "staleness": StalenessBreakdown,
+    "facts": FactsReport,
+    "cache": CacheReport,
 }
 """Verb → what it prints with ``--json``."""
 

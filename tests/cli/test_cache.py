@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 
+import jsonschema
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -14,6 +15,7 @@ from synthetic import rollouts, write
 
 from audit.facts.store import facts
 from audit.logs import open_run
+from audit.report.schemas import schema_of
 
 
 def zeros(parts, names, **_):
@@ -43,7 +45,9 @@ def team(tmp_path, monkeypatch):
 
 def report(done):
     assert done.code == 0, done.err
-    return json.loads(done.out)
+    shape = json.loads(done.out)
+    jsonschema.validate(shape, schema_of("cache"))
+    return shape
 
 
 def files(root):

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 
+import jsonschema
 import numpy as np
 import pytest
 from synthetic import rollouts, write
@@ -17,6 +18,7 @@ from audit.facts.columns import CORE
 from audit.facts.engines.local import compute
 from audit.facts.store import facts
 from audit.logs import open_run
+from audit.report.schemas import schema_of
 
 
 @pytest.fixture(autouse=True)
@@ -79,6 +81,7 @@ def test_a_run_that_cannot_be_read_is_named_and_left_out(rlaudit, team) -> None:
     assert done.code == 0
     assert "bad: left out" in done.err
     report = json.loads(done.out)
+    jsonschema.validate(report, schema_of("facts"))
     assert len(report["runs"]) == 2
     assert [one["path"] for one in report["broken"]] == [str(team / "bad")]
     alone = rlaudit("facts", team / "bad")

@@ -8,12 +8,13 @@ from hostile_text import HOSTILE
 from synthetic import rollouts, write
 
 from audit.analyses.check import check
-from audit.analyses.directory import BrokenRun, summarise_path
+from audit.analyses.directory import summarise_path
 from audit.analyses.explain import explain
 from audit.analyses.length import length_bias
 from audit.analyses.skipped import Skipped
 from audit.facts.chosen import chosen_objective
 from audit.facts.rows import RunRows
+from audit.logs.broken import BrokenRun
 from audit.report.text import show_check, show_explanation, show_length, show_summary
 from audit.schema import Problem
 
