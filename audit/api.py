@@ -7,8 +7,13 @@ from pathlib import Path
 from audit.analyses import check as _check
 from audit.analyses import explain as _explain
 from audit.analyses import length as _length
+from audit.analyses.clipping import Clipping
+from audit.analyses.clipping import clipping as clipping_of
 from audit.analyses.directory import DirectorySummary, summarise_path
 from audit.analyses.fitted import own_objective
+from audit.analyses.kl_estimates import KLReport, kl_report
+from audit.analyses.mismatch import Mismatch
+from audit.analyses.mismatch import mismatch as mismatch_of
 from audit.analyses.prompts import PromptBreakdown, prompt_breakdown
 from audit.analyses.rewards import RewardBreakdown, reward_breakdown
 from audit.analyses.staleness import StalenessBreakdown
@@ -74,6 +79,24 @@ def staleness(run: RunLike, objective: ObjectiveLike = None) -> StalenessBreakdo
     rows = RunRows.read(_opened(run))
     chosen, notes = _chosen(rows, objective)
     return staleness_of(rows, chosen, notes=notes)
+
+
+def clipping(run: RunLike, objective: ObjectiveLike = None) -> Clipping:
+    """Find what the trust region removed, and what another one would have removed."""
+    rows = RunRows.read(_opened(run))
+    return clipping_of(rows, *_chosen(rows, objective))
+
+
+def kl(run: RunLike, objective: ObjectiveLike = None) -> KLReport:
+    """Estimate the KL to the reference and to the old policy, and what the run's own KL pulls on."""
+    rows = RunRows.read(_opened(run))
+    return kl_report(rows, *_chosen(rows, objective))
+
+
+def mismatch(run: RunLike, objective: ObjectiveLike = None) -> Mismatch:
+    """Compare the log-probs of the inference engine with the trainer's on the same tokens."""
+    rows = RunRows.read(_opened(run))
+    return mismatch_of(rows, *_chosen(rows, objective))
 
 
 def weights(run: RunLike, out: str | Path, objective: ObjectiveLike = None) -> Written:
