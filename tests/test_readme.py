@@ -19,7 +19,11 @@ BLOCK = re.compile(r"```console\n\$ (rlaudit [^\n]*)\n(.*?)```\n", re.DOTALL)
 
 
 def printed(command: str) -> str:
-    """What the command prints on a terminal of 80 columns, without the spaces at line ends."""
+    """What the command prints on a terminal of 80 columns, without the spaces at line ends.
+
+    It may end in ``| head -N``.
+    """
+    command, _, lines = command.partition(" | head -")
     run = subprocess.run(
         [sys.executable, "-m", "audit", *command.split()[1:]],
         cwd=ROOT,
@@ -28,7 +32,8 @@ def printed(command: str) -> str:
         text=True,
         check=True,
     )
-    return "".join(f"{line.rstrip()}\n" for line in run.stdout.splitlines())
+    shown = run.stdout.splitlines()[: int(lines) if lines else None]
+    return "".join(f"{line.rstrip()}\n" for line in shown)
 
 
 @pytest.mark.parametrize(("command", "shown"), BLOCK.findall(README.read_text(encoding="utf-8")))
