@@ -1,4 +1,4 @@
-"""Why do two runs disagree? Declared, inferred, objective effect, data effect, verdict."""
+"""Why do two runs disagree? Declared, inferred, objective, data, numerics, timeline, verdict."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ import msgspec
 import numpy as np
 
 from audit.analyses.config_effect import config_causes
-from audit.analyses.data_effect import data_causes
+from audit.analyses.differences import differences, read_ahead
 from audit.analyses.effect import ObjectiveEffect, describe_changes, objective_effects
 from audit.analyses.findings import Cause, Effect
 from audit.analyses.infer import Inference, infer
-from audit.analyses.outcomes import first_pass, truncated
+from audit.analyses.outcome_effect import outcome_effects
+from audit.analyses.pair import Pair
 from audit.analyses.skipped import Skipped
+from audit.analyses.timeline import Timeline, timeline
 from audit.analyses.verdict import Verdict, decide
 from audit.errors import AuditError
 from audit.facts.declared import DeclaredObjective, declared_objective
 from audit.facts.rows import RunRows
 from audit.logs import Run
 from audit.objectives.objective import Baseline, Objective, Scale, differing_fields
-from audit.stats import FEW_CLUSTERS, bootstrap, cluster_sums, estimate
 
 
 class FieldDifference(msgspec.Struct, frozen=True):
@@ -66,6 +67,11 @@ class Explanation(msgspec.Struct, frozen=True):
     inferred: InferredPair
     effects: list[ObjectiveEffect]
     outcomes: list[Effect]
+    measured: list[Effect]
+    """Data, tokens and log-probs of the two runs, compared; most are no cause."""
+    notes: list[str]
+    """Oddities of both runs, which explain no difference."""
+    timeline: Timeline
     skipped: list[Skipped]
     verdict: Verdict
     schema: str = "rlaudit.explain.v1"
@@ -80,6 +86,9 @@ def explain(a: Run, b: Run) -> Explanation:
         A log cannot be read.
     """
     rows_a, rows_b = RunRows.read(a), RunRows.read(b)
+    for rows in (rows_a, rows_b):
+        read_ahead(rows)
+    pair = Pair(rows_a, rows_b)
     declared_a, note_a = _declared(a)
     declared_b, note_b = _declared(b)
     inferred_a = infer(rows_a, declared_a.objective if declared_a else None)
@@ -107,12 +116,13 @@ def explain(a: Run, b: Run) -> Explanation:
         skipped += missing
         skipped += [skip for effect in effects for skip in effect.not_compared]
 
-    data, missing = data_causes(rows_a, rows_b)
-    skipped += missing
     config, missing = config_causes(a, b)
     skipped += missing
-    outcomes, missing = _outcomes(rows_a, rows_b)
+    looked, missing = differences(pair, config)
+    skipped += missing
+    outcomes, missing = outcome_effects(pair)
     skipped = list(dict.fromkeys(skipped + missing))
+    course = timeline(pair, (objective_a, objective_b))
 
     differs: list[FieldDifference] = []
     changes: dict[str, str] | None = None
@@ -135,14 +145,19 @@ def explain(a: Run, b: Run) -> Explanation:
         inferred=InferredPair(inferred_a, inferred_b),
         effects=effects,
         outcomes=outcomes,
+        measured=looked.measured,
+        notes=looked.notes,
+        timeline=course,
         skipped=skipped,
         verdict=decide(
             effects,
-            [*data, *config],
+            looked.causes,
             (inferred_a, inferred_b),
             outcomes,
             changes=changes,
             skipped=skipped,
+            not_identifiable=looked.unseen,
+            parted=course.parted,
             same_log=a.path.resolve() == b.path.resolve(),
         ),
     )
@@ -176,54 +191,6 @@ def _best_known(
     if declared is not None:
         return declared.objective.replace(**seen)
     return (other.objective if other is not None else Objective()).replace(name="inferred", **seen)
-
-
-def _outcomes(a: RunRows, b: RunRows) -> tuple[list[Effect], list[Skipped]]:
-    """Differences in what came out; one run a side, so the interval does not cover seed noise."""
-    measures: dict[str, tuple[np.ndarray | None, np.ndarray | None, str]] = {
-        "reward": (a.numpy("reward"), b.numpy("reward"), "reward"),
-        "length": (a.length, b.length, "token_ids or length"),
-        "truncated share": (truncated(a), truncated(b), "finish_reason"),
-    }
-    effects: list[Effect] = []
-    skipped: list[Skipped] = []
-    for name, (in_a, in_b, column) in measures.items():
-        if in_a is None or in_b is None or not (np.isfinite(in_a).any() and np.isfinite(in_b).any()):
-            skipped.append(Skipped(name, column))
-            continue
-        effects.append(_difference(name, (a, in_a), (b, in_b)))
-    return effects, skipped
-
-
-def _difference(name: str, a: tuple[RunRows, np.ndarray], b: tuple[RunRows, np.ndarray]) -> Effect:
-    columns, prompts, sizes = [], [], []
-    # A longer run has had longer to learn: only the steps that both have are compared.
-    last = min(int(rows.step.max(initial=0)) for rows, _ in (a, b))
-    note = f"up to step {last}, which both runs reached" if _ends(a[0]) != _ends(b[0]) else ""
-    for side, (rows, values) in enumerate((a, b)):
-        use = first_pass(rows) & np.isfinite(values) & (rows.step <= last)
-        block = np.zeros((int(use.sum()), 4))
-        block[:, 2 * side], block[:, 2 * side + 1] = values[use], 1.0
-        columns.append(block)
-        prompts += np.asarray(rows.table["prompt_id"].to_pylist(), dtype=object)[use].tolist()
-        sizes.append(int(use.sum()))
-    _, cluster = np.unique(np.asarray(prompts, dtype=str), return_inverse=True)
-    sums = cluster_sums(np.vstack(columns), cluster)
-
-    def statistic(t: np.ndarray) -> np.ndarray:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            in_a, in_b = t[..., :1] / t[..., 1:2], t[..., 2:3] / t[..., 3:4]
-        return np.concatenate([in_b - in_a, in_a, in_b], axis=-1)
-
-    interval = bootstrap(sums, statistic)
-    gap, in_a, in_b = (estimate(interval, sum(sizes), at) for at in range(3))
-    if len(sums) < FEW_CLUSTERS:
-        note = "; ".join(filter(None, [note, f"only {len(sums)} prompts: the interval is rough"]))
-    return Effect(name, in_a.value, in_b.value, gap.value, gap.low, gap.high, sizes, note)
-
-
-def _ends(rows: RunRows) -> int:
-    return int(rows.step.max(initial=0))
 
 
 __all__ = ["Cause", "Explanation", "explain"]

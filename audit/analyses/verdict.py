@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import msgspec
 
 from audit.analyses.coalitions import TIE
 from audit.analyses.effect import SAME_DIRECTION, ObjectiveEffect, PartEffect
-from audit.analyses.findings import Cause, Effect, finding
+from audit.analyses.findings import Cause, Effect, Unseen, finding
 from audit.analyses.infer import Inference
 from audit.analyses.skipped import Skipped
+from audit.analyses.timeline import Course
 from audit.stats import Estimate
 
 SMALL_SHARE = 0.01
@@ -23,8 +25,8 @@ NEARLY_SAME = 0.02
 """1 - cosine below this is called nearly one direction; heuristic."""
 
 NOTHING = (
-    "No cause found: nothing beyond seed noise in objective, prompts, group size, rewards of the same text, "
-    "budget, reference and settings."
+    "No cause found: nothing beyond seed noise in objective, prompts, groups, rewards of the same text, "
+    "budget, reference, tokens, log-probs and settings."
 )
 
 
@@ -33,6 +35,8 @@ class Verdict(msgspec.Struct, frozen=True):
 
     causes: list[Cause]
     text: str
+    not_identifiable: list[Unseen] = []
+    """Causes that these logs cannot show, and the columns that would."""
     preliminary: bool = True
     """One run a side: an observed difference in outcome cannot be told from seed noise."""
 
@@ -45,13 +49,16 @@ def decide(
     *,
     changes: dict[str, str] | None,
     skipped: list[Skipped],
+    not_identifiable: Sequence[Unseen] = (),
+    parted: Sequence[Course] = (),
     same_log: bool = False,
 ) -> Verdict:
     """Rank the causes: parts of the objective by the share of the weights that they move, then the others.
 
     ``changes`` are the parts in which the declared objectives differ (None: not both declare one); a part
     whose effect these logs cannot measure is still named, without a share. ``skipped`` are the checks that
-    these logs cannot carry: what was not compared is not called noise.
+    these logs cannot carry: what was not compared is not called noise. ``not_identifiable`` are causes
+    outside of the objective that they cannot show, ``parted`` the metrics in which the runs part, in order.
     """
     if same_log:
         return Verdict([], SAME_LOG)
@@ -67,7 +74,8 @@ def decide(
             summary = f"{part} is declared to differ ({change}); these logs cannot say how much that moves."
             causes.append(finding(f"objective.{part}", 0.5, summary, {"change": change}))
     causes += sorted(other, key=lambda cause: -cause.confidence)
-    return Verdict(causes, _contradictions(inferred) + _text(causes, whole, outcomes, skipped))
+    said = _contradictions(inferred) + _text(causes, whole, outcomes, skipped)
+    return Verdict(causes, said + _when(parted) + _unseen(not_identifiable), list(not_identifiable))
 
 
 def _contradictions(inferred: tuple[Inference, Inference]) -> str:
@@ -182,3 +190,37 @@ def _moved(outcomes: list[Effect]) -> str:
         return ""
     listed = ", ".join(f"{e.name} {e.a:.3g} → {e.b:.3g}" for e in apart)
     return f" Outcomes differ ({listed}), which with one seed a side may be luck: preliminary."
+
+
+_TOLD = 3
+"""Metrics that the verdict names; the timeline holds all."""
+
+
+def _when(parted: Sequence[Course]) -> str:
+    """Which metric moved first, and when."""
+    if not parted:
+        return ""
+    told = []
+    for course in parted[:_TOLD]:
+        assert course.parted is not None
+        moment = course.moments[course.parted]
+        when = (
+            "from the start"
+            if course.parted == 0
+            else f"at step {_steps(moment.first_step, moment.last_step)}"
+        )
+        told.append(f"{course.metric} {when}")
+    more = f", and {len(parted) - _TOLD} more later" if len(parted) > _TOLD else ""
+    return f" The runs part in {', then '.join(told)}{more}."
+
+
+def _steps(first: int, last: int) -> str:
+    return str(first) if first == last else f"{first} to {last}"
+
+
+def _unseen(causes: Sequence[Unseen]) -> str:
+    """What no look at these logs can settle."""
+    if not causes:
+        return ""
+    named = dict.fromkeys(unseen.cause for unseen in causes)
+    return f" Not identifiable from these logs: {', '.join(named)}."
