@@ -104,6 +104,9 @@ def _texts(rows: RunRows, said: np.ndarray, given: np.ndarray, *, other: np.ndar
     prompts = rows.table["prompt_id"].to_pylist()
     by_ref = "logp_ref" in rows.run.columns and rows.facts is not None
     ref = rows.facts["logp_ref"] if by_ref and rows.facts is not None else np.full(rows.num_rows, np.nan)
+    if by_ref and rows.facts is not None:
+        # Sums run over loss tokens: under another mask they say nothing of the reference.
+        ref = np.where(rows.facts["loss_tokens"] == rows.facts["tokens"], ref, np.nan)
     found: Texts = {}
     for row in np.flatnonzero(use).tolist():
         entry = found.setdefault((prompts[row], said[row]), Said())

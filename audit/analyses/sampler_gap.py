@@ -132,7 +132,8 @@ def _level(
     worse = int(b > a)
     rows = pair.sides[worse]
     evidence: dict[str, Any] = {"resets": [_resets(r, u) for r, u in zip(pair.sides, use, strict=True)]}
-    evidence["rows"] = evidence_rows(rows, _fact(rows, "mismatch") / _loss(rows), use[worse])
+    mean = _fact(rows, "mismatch") / np.maximum(_loss(rows), 1.0)
+    evidence["rows"] = evidence_rows(rows, mean, use[worse])
     if EQUAL in kinds:
         if max(a, b) < LEAST_GAP:
             return

@@ -14,12 +14,16 @@ from audit.facts.tokenpass.text_key import NO_TEXT
 
 LEAST_TEXTS = 3
 """Texts sampled by both runs at their first step that must disagree; heuristic."""
+MANY = 10
+"""The same where too few texts came up twice in a run, so that its noise is not known; heuristic."""
+REPEATS = 3.0
+"""How much more texts must differ between the runs than within one; heuristic."""
 LEAST_LEVEL = 0.03
 """Difference in mean log-prob per token, nats, that is more than luck makes; heuristic."""
 FACTOR = 1.05
 """The same as a factor; heuristic."""
-Texts = dict[tuple[int, int], tuple[float, float]]
-"""Mean log-prob per token of the policy and of the reference, by prompt and text."""
+Texts = dict[tuple[int, int, int], tuple[float, float]]
+"""Mean log-prob per token of the policy and of the reference, by prompt, text and number of loss tokens."""
 
 KL_LEAST, KL_FACTOR = 1e-3, 3.0
 """KL to the reference at the first step: what counts, and how much more of it; heuristic."""
@@ -67,17 +71,38 @@ def _same_texts(pair: Pair, found: Looked, *, told: bool) -> float | None:
         found.unseen.append(Unseen("model.init", needs))
         return None
     gaps = np.array([said[1][key][0] - said[0][key][0] for key in shared])
+    noise = _repeats(pair)
     middle = float(np.median(np.abs(gaps)))
     a, b = (float(np.mean([s[key][0] for key in shared])) for s in said)
     effect = Effect("log-prob of equal texts at the first step", a, b, b - a, None, None, [len(shared)] * 2)
     found.measured.append(effect)
-    if middle > NOISE and not (told and _moves_with_reference(said[0], said[1], shared)):
+    beyond = middle > NOISE and (len(shared) >= MANY if noise is None else middle > REPEATS * noise)
+    if beyond and not (told and _moves_with_reference(said[0], said[1], shared)):
         summary = (
             f"At the first step {len(shared)} texts that both runs sampled have other log-probs in B (median "
             f"gap {middle:.3g} nats per token): other weights, another template, or a temperature in one."
         )
         found.causes.append(finding("model.init", 0.85, summary, evidence_of(effect, median_gap=middle)))
-    return middle
+    return middle if beyond or middle <= NOISE else None
+
+
+def _repeats(pair: Pair) -> float | None:
+    """Median spread of the log-prob per token of a text that a run sampled twice at its first step.
+
+    One policy gives one text one log-prob; None where too few texts came up twice.
+    """
+    spreads: list[float] = []
+    for side, rows in enumerate(pair.sides):
+        if rows.facts is None:
+            continue
+        loss, keys = rows.facts["loss_tokens"].astype(float), rows.facts["text_key"]
+        use = pair.trained[side] & (rows.step == pair.first) & (loss > 0) & (keys != NO_TEXT)
+        logp = rows.facts["logp_old"][use] / loss[use]
+        _, at = np.unique(np.column_stack([pair.prompts[side][use], keys[use]]), axis=0, return_inverse=True)
+        order = np.argsort(at.reshape(-1), kind="stable")
+        same = np.diff(at.reshape(-1)[order]) == 0
+        spreads += np.abs(np.diff(logp[order]))[same].tolist()
+    return float(np.median(spreads)) if len(spreads) >= LEAST_TEXTS else None
 
 
 def _first_texts(rows: RunRows, prompt: np.ndarray, use: np.ndarray) -> Texts:
@@ -91,10 +116,13 @@ def _first_texts(rows: RunRows, prompt: np.ndarray, use: np.ndarray) -> Texts:
     ref = np.divide(facts["logp_ref"], loss, out=empty, where=loss > 0) if rows.has("logp_ref") else empty
     keys = facts["text_key"]
     use = use & np.isfinite(logp) & (keys != NO_TEXT)
-    return {(int(prompt[at]), int(keys[at])): (float(logp[at]), float(ref[at])) for at in np.flatnonzero(use)}
+    return {
+        (int(prompt[at]), int(keys[at]), int(loss[at])): (float(logp[at]), float(ref[at]))
+        for at in np.flatnonzero(use)
+    }
 
 
-def _moves_with_reference(a: Texts, b: Texts, shared: list[tuple[int, int]]) -> bool:
+def _moves_with_reference(a: Texts, b: Texts, shared: list[tuple[int, int, int]]) -> bool:
     gaps = np.array([np.subtract(b[key], a[key]) for key in shared])
     return bool(np.nanmedian(gaps[:, 0] - gaps[:, 1]) ** 2 <= (0.5 * np.nanmedian(gaps[:, 1])) ** 2)
 
