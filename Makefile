@@ -8,7 +8,7 @@ INPUTS := pyproject.toml setup.py constraints.txt
 export HF_HUB_OFFLINE = 1
 FUZZ   ?= tests
 
-.PHONY: help demo test fuzz check sample-logs truth conformance bench docs clean
+.PHONY: help demo test fuzz check sample-logs truth conformance bench bench-explain docs clean
 .DEFAULT_GOAL := help
 
 help:  ## List the targets
@@ -68,6 +68,9 @@ conformance: .venv-conformance/.installed  ## Compare weights with the framework
 
 bench: $(VENV)/.installed-dev $(if $(QUICK),,.venv-conformance/.installed)  ## Measure speed and memory: docs/benchmarks.md (QUICK=1: small logs)
 	$(BIN)/python -m bench $(if $(QUICK),--quick)
+
+bench-explain: $(VENV)/.installed-dev  ## Measure how often explain names an injected cause: docs/explain-benchmark.md
+	$(BIN)/python -m bench.explain
 
 docs: $(VENV)/.installed-dev  ## Write schemas/*.schema.json, docs/objectives.md and the README's outputs again
 	$(BIN)/python -m audit.report.schemas

@@ -20,9 +20,9 @@ from bench.explain.judge import Judgement, judge
 class Plan:
     """What one run of the benchmark asks."""
 
-    seeds: int = 6
+    seeds: int = 4
     """Pairs of the toy language per cause."""
-    null_seeds: int = 12
+    null_seeds: int = 10
     """And per objective that differs in nothing."""
     sources: tuple[str, ...] = ("toy", "trl")
     only: str = ""
@@ -68,14 +68,16 @@ def main() -> None:
     sources = (asked.source,) if asked.source else Plan.sources
     plan = Plan(asked.seeds, asked.null_seeds, sources, asked.only)
     began, found = time.perf_counter(), []
+    whole = not (asked.no_page or asked.only or asked.source)
     for judgement in judgements(plan):
         found.append(judgement)
+        if whole:
+            page.keep(found)
         if judgement.outcome != "right":
             print(_line(judgement), flush=True)
     print(page.markdown(found))
     print(f"{len(found)} pairs in {time.perf_counter() - began:.0f} s")
-    if not asked.no_page and not asked.only and not asked.source:
-        page.keep(found)
+    if whole:
         page.write(found)
 
 
