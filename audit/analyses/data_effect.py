@@ -120,7 +120,8 @@ def _budget(a: RunRows, b: RunRows) -> tuple[list[Cause], list[Skipped]]:
         if ended is None or rows.facts is None:
             return [], [Skipped("truncation", "finish_reason and token lengths")]
         cut = rows.length[(ended == 1.0) & np.isfinite(rows.length)]
-        shares.append(float(ended.mean()) if len(ended) else 0.0)
+        known = ended[np.isfinite(ended)]
+        shares.append(float(known.mean()) if len(known) else 0.0)
         budgets.append(float(np.median(cut)) if len(cut) >= 5 else None)
     if None in budgets or budgets[0] == budgets[1]:
         return [], []

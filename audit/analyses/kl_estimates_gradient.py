@@ -59,10 +59,12 @@ def pulls(rows: RunRows, use: np.ndarray) -> list[Pull]:
     reverse = _factor("k2", "pathwise")
     rows.facts.read(pull_facts(rows))
     tokens = rows.facts["loss_tokens"].astype(np.float64)
+    # The slope of k1 needs no log-prob, its cosine with d does.
+    logged = use & (tokens > 0) & np.isfinite(rows.facts[total(reverse).name])
     found = []
     for (estimator, gradient, h, effect), factor in zip(forms, factors, strict=True):
         first = rows.facts[total(factor).name]
-        held = use & np.isfinite(first) & (tokens > 0)
+        held = logged & np.isfinite(first)
         prompt, n = rows.prompt[held], int(held.sum())
         columns = [rows.facts[dot(a, b).name][held] for a, b in _pairs(factor, reverse)]
         sums = np.column_stack([prompt_sums(column, prompt) for column in columns])

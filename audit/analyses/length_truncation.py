@@ -12,7 +12,7 @@ from audit.stats import Estimate, mean, ratio_of_sums
 
 
 class Truncation(msgspec.Struct, frozen=True):
-    """Responses that ended by length (``finish_reason``)."""
+    """Responses that ended by length, among those that have a ``finish_reason``."""
 
     share: Estimate
     change: Estimate
@@ -29,23 +29,24 @@ class Truncation(msgspec.Struct, frozen=True):
 
 def truncation(data: LengthRows) -> Truncation | None:
     """Measure it; None where ``finish_reason`` was not logged."""
-    if data.rows.truncated is None:
+    cut = data.rows.cut_off
+    if cut is None:
         return None
-    cut = data.rows.truncated.astype(np.float64)
-    bins = step_bins(data.step, data.use, 10)
+    use = data.use & np.isfinite(cut)
+    bins = step_bins(data.step, use, 10)
     at = bins.of_row[bins.of_row >= 0]
     shares = np.bincount(at, weights=cut[bins.of_row >= 0]) / np.bincount(at) if len(at) else np.zeros(0)
-    known = data.use & np.isfinite(data.correct) & data.absolute
+    known = use & np.isfinite(data.correct) & data.absolute
 
     def correct(among: np.ndarray) -> Estimate:
         return mean(data.correct[known & among], data.cluster[known & among])
 
     return Truncation(
-        share=mean(cut[data.use], data.cluster[data.use]),
-        change=drift_among(data, data.use, cut),
+        share=mean(cut[use], data.cluster[use]),
+        change=drift_among(data, use, cut),
         step=bins.step.tolist(),
         share_by_step=shares.tolist(),
-        reward_gap=within_group_slope(data, data.use, cut, data.rows.numpy("reward")),
+        reward_gap=within_group_slope(data, use, cut, data.rows.numpy("reward")),
         correct_truncated=correct(cut == 1.0),
         correct_other=correct(cut == 0.0),
     )

@@ -38,8 +38,11 @@ def correctness(rows: RunRows) -> tuple[np.ndarray, str]:
 
 
 def truncated(rows: RunRows) -> np.ndarray | None:
-    """float64, shape (R,): 1 where the response ended by length; None where finish_reason was not logged."""
-    return None if rows.truncated is None else rows.truncated.astype(float)
+    """float64, shape (R,): 1 where the response ended by length, NaN where it has no finish_reason.
+
+    None where finish_reason was not logged.
+    """
+    return rows.cut_off
 
 
 def mean_of(rows: RunRows, values: np.ndarray, among: np.ndarray | None = None) -> Estimate:

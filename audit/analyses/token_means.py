@@ -63,11 +63,12 @@ class TokenMeans:
         return float(held.max()) if len(held) else None
 
     def moved(self, here: np.ndarray) -> Estimate | None:
-        """Share of responses with a token whose ratio is not 1."""
+        """Share of responses with a token whose ratio is not 1, among those with a loss token."""
         if not self._has_ratio or self._facts is None:
             return None
         largest = self._facts["log_ratio_max"]
-        return share_of(largest > NOISE, self._rows.prompt, here & ~np.isnan(largest))
+        held = here & ~np.isnan(largest) & (self._facts["loss_tokens"] > 0)
+        return share_of(largest > NOISE, self._rows.prompt, held)
 
     def mismatch(self, here: np.ndarray) -> Estimate | None:
         """Mean of |log pi_old - log pi_sampler|, nats."""

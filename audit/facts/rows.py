@@ -138,6 +138,17 @@ class RunRows:
         return np.asarray(by_length[to_numpy(encoded.indices)])
 
     @cached_property
+    def cut_off(self) -> np.ndarray | None:
+        """float64, shape (R,): :attr:`truncated` as 0 and 1, NaN where a response has no finish_reason.
+
+        For shares: what was not logged is neither cut off nor whole. None where no response has one.
+        """
+        if self.truncated is None:
+            return None
+        known = to_numpy(self.table["finish_reason"].is_valid())
+        return np.where(known, self.truncated.astype(np.float64), np.nan)
+
+    @cached_property
     def logged_advantage(self) -> np.ndarray | None:
         """Advantage as the trainer used it, float64, shape (R,): per response, else the mean over its tokens.
 

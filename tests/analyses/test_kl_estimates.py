@@ -312,3 +312,22 @@ def test_sample_logs_give_a_result_or_a_named_skip(path: Path) -> None:
     found = measured(open_run(path))
     assert found.estimates or found.skipped
     assert found.verdict
+
+
+def test_pulls_leave_out_responses_without_log_probs(tmp_path: Path) -> None:
+    rows = with_advantages(rollouts(), standardised(0, 0.0))
+    for row in rows[::5]:
+        row["logp_theta"] = None
+    found = measured(write(tmp_path / "run", rows, "grpo"))
+    d = np.array(
+        [
+            f32(theta) - f32(ref)
+            for row in rows
+            if row["logp_theta"] is not None
+            for theta, ref in zip(row["logp_theta"], row["logp_ref"], strict=True)
+        ]
+    )
+    k1, k2 = found.pulls[0], found.pulls[1]
+    assert k1.alignment.value == pytest.approx(d.sum() / math.sqrt(len(d)) / np.linalg.norm(d))
+    assert k2.mean.value == pytest.approx(d.mean())
+    assert k1.alignment.n == k1.mean.n == k2.mean.n == sum(row["logp_theta"] is not None for row in rows)

@@ -115,3 +115,19 @@ def test_a_log_without_the_stop_token_is_doubted(tmp_path) -> None:
     said = length_bias(rows_of(tmp_path, rows), named("grpo"), others=())
     assert said.stops.last.stop_tokens == []
     assert any("share no last token" in doubt for doubt in said.doubts)
+
+
+def test_truncation_leaves_out_responses_without_a_finish_reason(tmp_path) -> None:
+    rows = cut_scores_nothing(rollouts(steps=20, epochs=1, longest=6))
+    for row in rows[::3]:
+        row["finish_reason"] = None
+    data = length_rows(rows_of(tmp_path, rows))
+    found = truncation(data)
+    told = np.array([row["finish_reason"] is not None for row in rows])
+    cut = np.array([row["finish_reason"] == "length" for row in rows], dtype=float)[told]
+    reward = np.array([row["reward"] for row in rows])[told]
+    assert found.share.value == pytest.approx(cut.mean())
+    assert found.share.n == told.sum()
+    assert found.correct_other.value == pytest.approx(reward[cut == 0].mean())
+    gap = np.linalg.lstsq(np.column_stack([cut, dummies(data.group[told])]), reward, rcond=None)[0][0]
+    assert found.reward_gap.value == pytest.approx(gap)

@@ -156,3 +156,14 @@ def test_versions_that_never_meet_in_a_row_are_missing(tmp_path) -> None:
     _, result = broken_down(tmp_path / "run", data)
     assert result.lag is None
     assert any("in the same rows" in skip.needs for skip in result.skipped)
+
+
+def test_a_response_without_a_loss_token_did_not_stay(tmp_path) -> None:
+    data = lagging()
+    for row in data[::4]:
+        row["loss_mask"] = [False] * row["length"]
+    _, result = broken_down(tmp_path / "run", data)
+    for each in result.passes:
+        rows = [row for row in data if row["epoch"] == each.epoch and any(row["loss_mask"])]
+        moved = [max(map(abs, ratios([row]))) > 1e-4 for row in rows]
+        assert (each.moved.value, each.moved.n) == (pytest.approx(np.mean(moved)), len(rows))

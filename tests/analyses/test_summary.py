@@ -91,3 +91,13 @@ def test_a_directory_with_only_broken_runs_is_one_error(tmp_path: Path) -> None:
 def test_an_empty_directory_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(BadLog):
         summarise_path(tmp_path)
+
+
+def test_a_response_without_a_finish_reason_counts_neither_way(tmp_path) -> None:
+    data = rollouts(epochs=1)
+    for at, row in enumerate(data):
+        row["finish_reason"] = ("length", "stop", None, None)[at % 4]
+    share = summarise(write(tmp_path / "run", data)).truncated_share
+    told = [row for row in data if row["finish_reason"] is not None]
+    assert share.value == pytest.approx(sum(row["finish_reason"] == "length" for row in told) / len(told))
+    assert share.n == len(told) < len(data)
