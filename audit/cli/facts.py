@@ -75,11 +75,13 @@ def facts(
                 found = _compute(run, engine, address, device, progress)
             except AuditError as error:
                 broken.append(BrokenRun(path, str(error)))
-                progress.say(f"{path}: left out: {error}")
                 continue
             done.append(found)
             if not as_json:
                 progress.print(_line(found))
+        if done or len(broken) > 1:
+            for one in broken:
+                progress.say(f"{one.path}: left out: {one.error}")
     if not done:
         raise BadLog(broken[0].error if len(broken) == 1 else f"none of {len(broken)} runs can be read.")
     if as_json:
@@ -99,6 +101,7 @@ def _runs(paths: list[str]) -> Iterator[tuple[str, Run | AuditError]]:
             entries = find_runs(place) if is_directory(place) else []
             if not entries or (len(entries) == 1 and entries[0].path.resolve() == place.resolve()):
                 yield path, error
+                continue
             for entry in entries:
                 yield str(entry.path), entry.run or entry.error or error
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from audit.errors import UnknownName
+from audit.errors import AuditError, UnknownName
 
 NAME = ".rlaudit"
 """Folder inside a run. Hidden names are no part of a log."""
@@ -63,10 +63,22 @@ def user_place(path: str | Path) -> Path:
 
 
 def user_cache() -> Path:
-    """Return the user's cache directory for this program; it need not exist."""
+    """Return the user's cache directory for this program; it need not exist.
+
+    Raises
+    ------
+    AuditError
+        ``RLAUDIT_CACHE_DIR`` begins with ``~`` and names a user who is not known.
+    """
     chosen = os.environ.get("RLAUDIT_CACHE_DIR")
     if chosen:
-        return Path(chosen).expanduser()
+        try:
+            return Path(chosen).expanduser()
+        except RuntimeError:
+            msg = (
+                f"RLAUDIT_CACHE_DIR={chosen}: there is no home directory of that user. Write the whole path."
+            )
+            raise AuditError(msg) from None
     from platformdirs import user_cache_path
 
     return user_cache_path("rlaudit", appauthor=False)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from audit.errors import UnknownName
+from audit.errors import AuditError, UnknownName
 from audit.logs.cache_place import cache_place, claim, owner_of, user_cache
 
 
@@ -95,3 +95,9 @@ def test_without_a_setting_it_is_the_platform_s_directory(monkeypatch) -> None:
     assert user_cache().name in {"rlaudit", "Cache"}
     monkeypatch.setenv("RLAUDIT_CACHE_DIR", "~/mine")
     assert user_cache() == Path.home() / "mine"
+
+
+def test_a_home_that_is_not_there_is_refused(monkeypatch) -> None:
+    monkeypatch.setenv("RLAUDIT_CACHE_DIR", "~nobody-of-that-name/x")
+    with pytest.raises(AuditError, match="RLAUDIT_CACHE_DIR"):
+        user_cache()

@@ -7,6 +7,7 @@ are small beside the log, and those of files that are gone are removed.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import re
 import shutil
@@ -33,11 +34,14 @@ def cache_limit() -> int:
     """
     text = os.environ.get("RLAUDIT_CACHE_LIMIT") or _DEFAULT
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?b?)", text.strip().lower())
-    if found is None:
-        msg = f"RLAUDIT_CACHE_LIMIT={text}: not a size. Write it as 500MB or 20GB."
+    limit = math.nan
+    if found is not None:
+        unit = found[2] if found[2] in _UNITS else found[2] + "b"
+        limit = float(found[1]) * _UNITS.get(unit, 1)
+    if not math.isfinite(limit):
+        msg = f"RLAUDIT_CACHE_LIMIT={text[:40]}: not a size. Write it as 500MB or 20GB."
         raise AuditError(msg)
-    unit = found[2] if found[2] in _UNITS else found[2] + "b"
-    return int(float(found[1]) * _UNITS.get(unit, 1))
+    return int(limit)
 
 
 def note_use(place: Path) -> None:

@@ -278,6 +278,10 @@ class _Job:
             self._say(f"it cannot be written to ({error.strerror or error})")
             yield None
             return
+        if folder.is_symlink():
+            self._say(f"its folder {folder.name!r} is a link, which could lead anywhere")
+            yield None
+            return
         with exclusive(place, lambda: self.watcher.waiting(self._waiting())) as why_not:
             if why_not:
                 self._say(why_not)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -124,7 +125,10 @@ def name_of(header: Header) -> str:
 def open_segment(path: Path) -> Holding | None:
     """Return a segment, of whatever version; None where it is damaged or foreign."""
     try:
-        found = path.stat()
+        found = path.lstat()
+        if not stat.S_ISREG(found.st_mode):
+            # Opening a pipe would wait for its writer.
+            return None
         metadata = pq.read_metadata(path)
         header = msgspec.json.decode((metadata.metadata or {})[_KEY], type=Header)
         rows, columns = metadata.num_rows, metadata.schema.names

@@ -71,6 +71,9 @@ def find(folder: Path, known: Iterable[Holding] = ()) -> Found:
 
 
 def _paths(folder: Path) -> list[Path]:
+    # A log from somebody else may hold a link: what lies behind it is not this program's to remove.
+    if folder.is_symlink():
+        return []
     try:
         return [path for path in folder.iterdir() if path.suffix in {SUFFIX, TEMPORARY}]
     except OSError:

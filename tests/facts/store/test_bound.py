@@ -42,7 +42,7 @@ def test_a_limit_is_a_number_with_a_unit(monkeypatch, text, limit) -> None:
     assert cache_limit() == limit
 
 
-@pytest.mark.parametrize("text", ["many", "-1", "1 PB", "GB", "nan"])
+@pytest.mark.parametrize("text", ["many", "-1", "1 PB", "GB", "nan", "9" * 400, "9" * 300 + "TB"])
 def test_what_is_no_size_is_refused_before_any_work(monkeypatch, tmp_path, text) -> None:
     monkeypatch.setenv("RLAUDIT_CACHE_LIMIT", text)
     with pytest.raises(AuditError, match=r"500MB or 20GB"):

@@ -13,6 +13,8 @@ from store_samples import NAMES, Engine, ask, make_run, replace_in_place, segmen
 from audit.facts.store import facts
 from audit.facts.store import writer as writer_module
 from audit.facts.store.fingerprint import Source, is_current
+from audit.facts.store.inventory import prune
+from audit.facts.store.shelf import find
 from audit.logs import Manifest, Run, open_run
 
 
@@ -178,6 +180,30 @@ def test_a_run_that_takes_no_folder_is_stored_in_the_user_s_cache(
     assert account.place.is_relative_to(user_cache)
     assert ask(tmp_path / "run")[0].calls == []
     assert not list((tmp_path / "elsewhere").iterdir())
+
+
+def test_a_linked_facts_folder_in_a_log_is_left_alone(tmp_path, caplog) -> None:
+    make_run(tmp_path / "run")
+    (tmp_path / "elsewhere").mkdir()
+    for name in ("a.tmp", "b.facts", "c.txt"):
+        (tmp_path / "elsewhere" / name).write_text("of somebody else")
+    (tmp_path / "run" / ".rlaudit").mkdir()
+    (tmp_path / "run" / ".rlaudit" / "facts").symlink_to(tmp_path / "elsewhere")
+    _, account = ask(tmp_path / "run")
+    assert account.place is None
+    assert "is a link" in caplog.text
+    prune(tmp_path / "run", print)
+    assert sorted(path.name for path in (tmp_path / "elsewhere").iterdir()) == ["a.tmp", "b.facts", "c.txt"]
+
+
+def test_a_pipe_among_the_segments_is_not_opened(tmp_path) -> None:
+    make_run(tmp_path)
+    folder = tmp_path / ".rlaudit" / "facts"
+    folder.mkdir(parents=True)
+    os.mkfifo(folder / "x.facts")
+    assert find(folder).unusable == (folder / "x.facts",)
+    _, account = ask(tmp_path)
+    assert account.place == tmp_path / ".rlaudit"
 
 
 def test_where_nothing_can_be_stored_the_facts_come_with_one_warning(
