@@ -18,7 +18,7 @@ from audit.analyses.coalitions import (
 )
 from audit.analyses.skipped import Skipped
 from audit.errors import AuditError, MissingColumn
-from audit.facts.declared import with_budget
+from audit.facts.budget import with_budget
 from audit.facts.rows import RunRows
 from audit.objectives.needs import needs, without
 from audit.objectives.objective import Objective, differing_fields, differing_parts

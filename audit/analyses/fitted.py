@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from audit.errors import BadManifest, BadObjective
+from audit.facts.budget import with_budget
 from audit.facts.chosen import chosen_objective
-from audit.facts.declared import with_budget
 from audit.facts.rows import RunRows
 from audit.objectives.needs import reduced
 from audit.objectives.objective import Objective

@@ -10,8 +10,8 @@ from audit.analyses.length_law import Law, is_biased, law_of, pooled_slope, weig
 from audit.analyses.length_pressure import PER_TOKEN, Pressure, has_pressure, length_pressure
 from audit.analyses.length_rows import LengthRows
 from audit.errors import AuditError
+from audit.facts.budget import with_budget
 from audit.facts.columns import weight_facts
-from audit.facts.declared import with_budget
 from audit.facts.tokenpass.factors import factors_of
 from audit.objectives.catalogue import CATALOGUE
 from audit.objectives.needs import reduced

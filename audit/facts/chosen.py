@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from audit.errors import BadObjective
-from audit.facts.declared import declared_objective, label, with_budget
+from audit.facts.budget import with_budget
+from audit.facts.declared import declared_objective, label
 from audit.facts.rows import RunRows
 from audit.facts.weigh import as_applied
 from audit.objectives.objective import Objective

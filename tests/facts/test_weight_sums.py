@@ -48,7 +48,7 @@ OBJECTIVES = [*(entry.objective for entry in CATALOGUE.values()), *EXTRA]
 
 
 def fitting(rows: RunRows, objective: Objective) -> Objective:
-    from audit.facts.declared import with_budget
+    from audit.facts.budget import with_budget
 
     if objective.shaping.weights is not None:
         objective = objective.replace(shaping=type(objective.shaping)())

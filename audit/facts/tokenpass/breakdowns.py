@@ -89,13 +89,7 @@ def needs(fact: Breakdown) -> tuple[str, ...]:
 
 @np.errstate(over="ignore", invalid="ignore")
 def evaluate(chunk: Chunk, fact: Breakdown) -> Array:
-    """The fact on a chunk, shape (R,), float64.
-
-    Raises
-    ------
-    NotLogged
-        Log-probs that it needs are not in the log.
-    """
+    """The fact on a chunk, shape (R,), float64; the chunk holds every column that the fact needs."""
     if isinstance(fact, Beyond):
         ratio = chunk.ratio(fact.upper, fact.lower)
         return _count(chunk, ratio > fact.bound if fact.side == "above" else ratio < fact.bound)

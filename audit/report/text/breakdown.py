@@ -46,10 +46,16 @@ def add_left_out(page: Page, skipped: Sequence[Skipped], notes: Sequence[str]) -
     if notes:
         page.heading("Notes")
         page.listing(list(notes))
-    if skipped:
-        page.heading("Skipped", "what this log cannot answer, and what it lacks")
-        for skip in skipped:
-            page.bullet(skip.check, (f": needs {skip.needs}", QUIET))
+    add_skipped(page, skipped)
+
+
+def add_skipped(page: Page, skipped: Sequence[Skipped]) -> None:
+    """List what could not be asked of the log, and what it lacks."""
+    if not skipped:
+        return
+    page.heading("Skipped", "what this log cannot answer, and what it lacks")
+    for skip in skipped:
+        page.bullet(skip.check, (f": needs {skip.needs}", QUIET))
 
 
 def add_legend(page: Page, text: str) -> None:

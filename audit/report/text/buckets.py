@@ -7,10 +7,9 @@ from collections.abc import Callable, Sequence
 from rich.text import Text
 
 from audit.analyses.bucket_shares import Bucket, Trend
-from audit.analyses.skipped import Skipped
 from audit.report import format as fmt
 from audit.report.text.rows import Rows
-from audit.report.text.shared import DOUBT, QUIET, STRONG, Page, styled
+from audit.report.text.shared import DOUBT, STRONG, Page, styled
 from audit.stats import Estimate
 
 Show = Callable[[Estimate], str]
@@ -53,15 +52,6 @@ def trend_in_words(trend: Trend, show: Show) -> str:
     if not slope.excludes(0.0):
         return f"{said}; no trend beyond noise"
     return f"{said}; {'rises' if slope.value > 0 else 'falls'} over the run"
-
-
-def add_skipped(page: Page, skipped: Sequence[Skipped]) -> None:
-    """List what the log cannot answer, and why."""
-    if not skipped:
-        return
-    page.heading("Skipped", "what this log cannot answer")
-    for skip in skipped:
-        page.bullet(skip.check, (f": needs {skip.needs}", QUIET))
 
 
 def add_doubts(page: Page, doubts: Sequence[str]) -> None:

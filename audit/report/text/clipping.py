@@ -7,7 +7,8 @@ from rich.console import Console
 from audit.analyses.clipping import Clipping
 from audit.analyses.inner_updates import FirstUpdate
 from audit.report import format as fmt
-from audit.report.text.buckets import INTERVALS, add_buckets, add_doubts, add_skipped, trend_in_words
+from audit.report.text.breakdown import add_skipped
+from audit.report.text.buckets import INTERVALS, add_buckets, add_doubts, trend_in_words
 from audit.report.text.rows import Rows
 from audit.report.text.shared import QUIET, STRONG, Page, styled
 

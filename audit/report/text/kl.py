@@ -7,7 +7,8 @@ from rich.console import Console
 from audit.analyses.kl_estimates import KLReport
 from audit.analyses.kl_estimates_placement import Placement
 from audit.report import format as fmt
-from audit.report.text.buckets import INTERVALS, add_doubts, add_skipped, trend_in_words
+from audit.report.text.breakdown import add_skipped
+from audit.report.text.buckets import INTERVALS, add_doubts, trend_in_words
 from audit.report.text.rows import Rows
 from audit.report.text.shared import QUIET, STRONG, Page
 

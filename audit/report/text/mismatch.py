@@ -8,7 +8,8 @@ from audit.analyses.mismatch import Mismatch
 from audit.analyses.mismatch_corrections import CorrectionEffect
 from audit.analyses.mismatch_weights import Weights
 from audit.report import format as fmt
-from audit.report.text.buckets import INTERVALS, add_buckets, add_doubts, add_skipped, trend_in_words
+from audit.report.text.breakdown import add_skipped
+from audit.report.text.buckets import INTERVALS, add_buckets, add_doubts, trend_in_words
 from audit.report.text.rows import Rows
 from audit.report.text.shared import QUIET, STRONG, Page, styled
 
