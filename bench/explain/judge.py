@@ -119,6 +119,9 @@ def _texts(answer: Any) -> Iterator[str]:
     if isinstance(answer, str):
         yield answer
     elif isinstance(answer, dict):
+        if "needs" in answer:
+            # A check and what it needs are one sentence in two fields.
+            yield "; ".join(f"{key} {value}" for key, value in answer.items() if isinstance(value, str))
         for key, value in answer.items():
             # Half a sentence each: a key often says what its text is about.
             yield from (f"{key}: {text}" for text in _texts(value))
