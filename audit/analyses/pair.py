@@ -84,13 +84,18 @@ class Pair:
         return make(self.a), make(self.b)
 
     def lacking(self, *columns: str) -> str:
-        """Name the columns that a run lacks, as ``logp_sampler in grpo-1``; empty where nothing is."""
-        said = []
+        """Name the columns that a run lacks, as ``logp_sampler in grpo-1``; empty where nothing is.
+
+        Of ``a|b`` either is enough.
+        """
+        missing = []
         for rows in self.sides:
-            missing = [column for column in columns if not rows.has(column)]
-            if missing:
-                said.append(f"{' and '.join(missing)} in {rows.run.run_id}")
-        return "; ".join(said)
+            options = [column.split("|") for column in columns]
+            missing.append(" and ".join(" or ".join(o) for o in options if not any(map(rows.has, o))))
+        if missing[0] == missing[1]:
+            return f"{missing[0]} in both runs" if missing[0] else ""
+        named = [f"{m} in {rows.run.run_id}" for m, rows in zip(missing, self.sides, strict=True) if m]
+        return "; ".join(named)
 
     def share(
         self, name: str, of: tuple[Columns, Columns], use: tuple[np.ndarray, np.ndarray], note: str = ""

@@ -84,12 +84,12 @@ def _truncated(rows: RunRows) -> np.ndarray:
 _LENGTH = "token_ids|length"
 _KINDS: tuple[_Kind, ...] = (
     _Kind("reward", "", ("reward",), _plain(lambda rows: rows.numpy("reward"))),  # type: ignore[arg-type]
-    _Kind("length, correct", "tokens", (_LENGTH, "reward"), _lengths(1.0)),  # type: ignore[arg-type]
-    _Kind("length, wrong", "tokens", (_LENGTH, "reward"), _lengths(0.0)),  # type: ignore[arg-type]
+    _Kind("length of correct", "tokens", (_LENGTH, "reward"), _lengths(1.0)),  # type: ignore[arg-type]
+    _Kind("length of wrong", "tokens", (_LENGTH, "reward"), _lengths(0.0)),  # type: ignore[arg-type]
     _Kind("zero-signal share", "of groups", ("group_id", "reward"), _zero_signal),  # type: ignore[arg-type]
     _Kind("truncated share", "of responses", ("finish_reason",), _plain(_truncated)),  # type: ignore[arg-type]
-    _Kind("KL to the reference, k3", "nats", ("logp_theta", "logp_ref"), _tokens("kl_theta_ref_k3")),  # type: ignore[arg-type]
-    _Kind("|log ratio|, rms of a response", "nats", ("logp_theta", "logp_old"), _log_ratio),  # type: ignore[arg-type]
+    _Kind("KL to the reference (k3)", "nats", ("logp_theta", "logp_ref"), _tokens("kl_theta_ref_k3")),  # type: ignore[arg-type]
+    _Kind("rms log ratio", "nats", ("logp_theta", "logp_old"), _log_ratio),  # type: ignore[arg-type]
     _Kind("sampler mismatch", "nats", ("logp_old", "logp_sampler"), _tokens("mismatch")),  # type: ignore[arg-type]
     _Kind("entropy", "nats", ("entropy",), _tokens("entropy")),  # type: ignore[arg-type]
     _Kind("log-prob of the samples", "nats", ("logp_old",), _tokens("logp_old")),  # type: ignore[arg-type]
@@ -103,7 +103,7 @@ def timeline_metrics(
     """Form every metric that both logs hold; the others with what they need."""
     metrics, unseen = [], []
     for kind in _KINDS:
-        lacking = _lacking(pair, kind.needs)
+        lacking = pair.lacking(*kind.needs)
         tokens = any(need.startswith(("logp", "entropy")) for need in kind.needs)
         if not lacking and tokens and any(rows.facts is None for rows in pair.sides):
             lacking = "token lists"
@@ -135,14 +135,3 @@ def _clipped(
         parts.append((zeroed, rows.facts["loss_tokens"].astype(float), ~rows.greedy))
     a, b = parts
     metrics.append(Metric(CLIPPED, "of loss tokens", (a[0], b[0]), (a[1], b[1]), (a[2], b[2])))
-
-
-def _lacking(pair: Pair, needs: tuple[str, ...]) -> str:
-    said = []
-    for rows in pair.sides:
-        missing = [
-            " or ".join(need.split("|")) for need in needs if not any(rows.has(c) for c in need.split("|"))
-        ]
-        if missing:
-            said.append(f"{' and '.join(missing)} in {rows.run.run_id}")
-    return "; ".join(said)

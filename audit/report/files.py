@@ -8,7 +8,7 @@ from typing import Any
 from audit.analyses.explain import Explanation
 from audit.analyses.verdict import SMALL_SCALE, SMALL_SHARE
 from audit.logs.output import check_output
-from audit.report import consequences, words
+from audit.report import consequences, timeline_svg, words
 from audit.report import format as fmt
 from audit.report.as_json import as_json
 from audit.report.pages import render, write_page
@@ -48,6 +48,7 @@ def _render(template: str, explanation: Explanation) -> str:
         told=told_differences(explanation.declared),
         names=[fmt.objective_name(side) for side in (explanation.declared.a, explanation.declared.b)],
         words=words,
+        timeline=timeline_svg,
         consequences=consequences,
         evidence=_evidence,
         parameters=_parameters(),
@@ -74,5 +75,9 @@ def _parameters() -> list[tuple[str, str]]:
         ("shares", "exact Shapley values over swaps of the differing parts; they sum to the whole"),
         ("left unnamed (heuristic)", f"parts below {SMALL_SHARE:.0%} of the difference"),
         ("called a common factor (heuristic)", f"beyond {SMALL_SCALE:.0%} on the size of the weights"),
+        (
+            "parting",
+            "false discovery rate over all metrics and bins of steps; prompts and the gap's own wander",
+        ),
         ("confidence", "a heuristic: declared, and borne out by both logs, is the highest"),
     ]

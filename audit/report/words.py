@@ -7,6 +7,7 @@ from audit.analyses.explain import Explanation, RunId
 from audit.analyses.findings import Effect
 from audit.analyses.infer import Candidate, Inference
 from audit.analyses.skipped import Skipped
+from audit.analyses.timeline import Course, Moment
 from audit.report import format as fmt
 
 PRELIMINARY = "preliminary: one seed a side"
@@ -73,3 +74,22 @@ def on_rollouts(effect: ObjectiveEffect, runs: list[RunId]) -> str:
     if len(effect.on) > 1:
         return "both"
     return "A" if effect.on[0] == runs[0].id else "B"
+
+
+def parting(course: Course) -> Moment | None:
+    """Where the runs part in a metric; the last moment where they do not."""
+    if course.parted is not None:
+        return course.moments[course.parted]
+    return course.moments[-1] if course.moments else None
+
+
+def at_steps(course: Course) -> str:
+    """Say when the runs part in a metric."""
+    moment = parting(course)
+    if course.parted is None or moment is None:
+        return course.state
+    if course.parted == 0:
+        return course.state
+    if moment.first_step == moment.last_step:
+        return f"step {moment.first_step}"
+    return f"steps {moment.first_step} to {moment.last_step}"

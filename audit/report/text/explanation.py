@@ -8,12 +8,21 @@ from rich.text import Text
 from audit.analyses.effect import ObjectiveEffect
 from audit.analyses.explain import Explanation, RunId
 from audit.analyses.findings import Cause, Effect
+from audit.analyses.timeline import Timeline
 from audit.report import format as fmt
 from audit.report.consequences import cause_in_words
 from audit.report.text.rows import Rows
 from audit.report.text.shared import BAD, DOUBT, GOOD, QUIET, STRONG, Page, line, styled
 from audit.report.told import told_differences
-from audit.report.words import caveats, inferred_in_words, moved, on_rollouts, skipped_in_words
+from audit.report.words import (
+    at_steps,
+    caveats,
+    inferred_in_words,
+    moved,
+    on_rollouts,
+    parting,
+    skipped_in_words,
+)
 
 _LEGEND = (
     "share: of the difference between the runs' token weights; n: responses; intervals: 95 %, resampling "
@@ -39,6 +48,9 @@ def _lay_out(page: Page, explanation: Explanation, detail: int) -> None:
     _inferred(page, explanation)
     _effects(page, explanation)
     _outcomes(page, explanation.outcomes)
+    _timeline(page, explanation.timeline, most=10 if detail > 2 else 2, rest=detail > 0)
+    if detail > 0:
+        _unseen(page, explanation, most=10 if detail > 2 else 1)
     page.gap()
     if explanation.skipped:
         shown = explanation.skipped if detail > 2 else explanation.skipped[:2]
@@ -154,3 +166,46 @@ def _outcomes(page: Page, outcomes: list[Effect]) -> None:
             note=line((effect.note, QUIET)),
         )
     rows.add_to(page)
+
+
+def _timeline(page: Page, timeline: Timeline, *, most: int, rest: bool) -> None:
+    """Metrics in which the runs part, the first first; with ``rest``, the others in one line."""
+    if not timeline.courses or not (timeline.parted or rest):
+        return
+    page.gap()
+    if timeline.parted:
+        rows = Rows("Parting", "when", "A", "B", "moved", "p", "n", right=(2, 3, 5, 6))
+        for course in timeline.parted[:most]:
+            moment = parting(course)
+            assert moment is not None
+            rows.add(
+                course.metric,
+                at_steps(course),
+                fmt.number(moment.a),
+                fmt.number(moment.b),
+                fmt.interval(moment.moved, moment.low, moment.high, sign=True),
+                fmt.number(moment.p),
+                " / ".join(fmt.count(n) for n in moment.n),
+            )
+        rows.add_to(page)
+    together = [course.metric for course in timeline.courses if course.state == "together"]
+    if together and rest:
+        title = Text("" if timeline.parted else "Parting", style=STRONG)
+        before = "" if timeline.parted else "none beyond noise over the common steps; "
+        listed = "; ".join(together)
+        page.say((f"{before}together: {listed}", QUIET), indent=9, first=title)
+
+
+def _unseen(page: Page, explanation: Explanation, *, most: int) -> None:
+    """Causes that these logs cannot show, and what would."""
+    unseen = explanation.verdict.not_identifiable
+    if not unseen:
+        return
+    page.gap()
+    needs: dict[str, list[str]] = {}
+    for each in unseen:
+        needs.setdefault(each.needs, []).append(each.cause)
+    listed = [f"{', '.join(causes)}: needs {what}" for what, causes in needs.items()]
+    left = len(listed) - most
+    more = f"; and {left} more" if left > 0 else ""
+    page.say(("; ".join(listed[:most]) + more, QUIET), indent=9, first=Text("Unseen", style=STRONG))
