@@ -14,7 +14,10 @@ from audit.stats import Estimate, ratio_of_sums
 
 
 class Pressure(msgspec.Struct, frozen=True):
-    """First-order change of mean length that the weights push for, in tokens per unit of mean |weight|."""
+    """First-order change of mean length that the weights push for, in tokens per unit of mean |weight|.
+
+    The mean is over the responses that have a weight.
+    """
 
     correct: Estimate
     wrong: Estimate

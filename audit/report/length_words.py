@@ -96,7 +96,8 @@ def legend(bias: LengthBias) -> str:
     return (
         f"slope: of log E|w / A| per token on log length, within {bias.slope.within or 'group'}; -1 is "
         f"1/|o|, 0 no dependence, within ±{MARGIN:g} called none (heuristic). Push: how far the weights "
-        f"move the mean length, in {bias.unit} per unit of mean |w|; * under this run's objective; the "
+        f"move the mean length, in {bias.unit} per unit of mean |w| of the responses with weight; * under "
+        "this run's objective; the "
         "learning rate that scales it is unknown, so push and drift compare in sign and shape only. Drift, "
         f"Theil-Sen: {bias.unit} from the first step to the last, prompts held fixed; Mann-Kendall takes "
         "steps for independent. n: responses (groups in 'only reward differs'). Intervals: 95 %, "
