@@ -155,7 +155,9 @@ def _from_facts(
 
 
 def _times(counts: Counts, fact: np.ndarray) -> np.ndarray:
-    return np.where(counts.multiple != 0, counts.multiple * fact, 0.0)
+    # 0 times a fact that is not finite is NaN, and not taken.
+    with np.errstate(invalid="ignore"):
+        return np.where(counts.multiple != 0, counts.multiple * fact, 0.0)
 
 
 def _uncorrected(objective: Objective) -> PolicyFactor:

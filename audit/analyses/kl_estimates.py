@@ -163,7 +163,9 @@ def _drift(rows: RunRows, trained: np.ndarray, trends: dict[str, Trend], skips: 
     assert rows.facts is not None
     log, square, ratio = (rows.facts[name] for name in ("log_ratio", "log_ratio_square", "ratio"))
     tokens = rows.facts["loss_tokens"].astype(np.float64)
-    k3 = ratio - tokens - log
+    # Log-probs may be infinite; such responses are not held.
+    with np.errstate(invalid="ignore"):
+        k3 = ratio - tokens - log
     held = trained & np.isfinite(k3)
     if not held.any():
         skips.add("drift of theta from old", "a response with finite logp_theta and logp_old")

@@ -91,14 +91,16 @@ def facts(
 def _runs(paths: list[str]) -> Iterator[tuple[str, Run | AuditError]]:
     """Open the runs that the paths mean; one that cannot be opened is yielded as its error."""
     from audit.importers import find_runs, open_run
-    from audit.logs.places import is_directory, to_place
+    from audit.logs.places import Unreachable, is_directory, to_place
 
     for path in paths:
         try:
             yield path, open_run(path)
         except AuditError as error:
             place = to_place(path)
-            entries = find_runs(place) if is_directory(place) else []
+            # What gave no answer would only be waited for again.
+            here = not isinstance(error, Unreachable) and is_directory(place)
+            entries = find_runs(place) if here else []
             if not entries or (len(entries) == 1 and entries[0].path.resolve() == place.resolve()):
                 yield path, error
                 continue

@@ -45,9 +45,20 @@ class RunRows:
         return int(self.table.num_rows)
 
     def numpy(self, column: str) -> np.ndarray:
-        """Scalar column as float64 with NaN for null, shape (R,)."""
+        """Scalar column as float64 with NaN for null, shape (R,).
+
+        Raises
+        ------
+        BadLog
+            It holds an integer that no float64 equals: rounded, two steps could become one.
+        """
+        try:
+            values = self.table[column].cast(pa.float64())
+        except pa.ArrowInvalid:
+            msg = f"{self.run.path}: column {column!r} holds integers beyond 2**53, too large for a count."
+            raise BadLog(msg) from None
         # A copy: Arrow's memory is read-only, and torch wants to own what it wraps.
-        return np.array(to_numpy(self.table[column].cast(pa.float64())))
+        return np.array(to_numpy(values))
 
     def has(self, column: str) -> bool:
         """Whether the column holds at least one value."""

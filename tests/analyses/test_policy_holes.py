@@ -53,6 +53,10 @@ CASES: dict[str, tuple[list[Row], str]] = {
     "no reward": (every(lambda row: {"reward": None}), "grpo"),
     "advantages not a number": (every(lambda row: {"advantage": math.nan}), "grpo"),
     "theta not a number": (every(lambda row: {"logp_theta": [math.nan] * row["length"]}), "grpo"),
+    "theta infinite for half": (
+        every(lambda row: {"logp_theta": [math.inf] * row["length"]} if row["sample_index"] % 2 else {}),
+        "grpo",
+    ),
     "ratios beyond float": (every(lambda row: {"logp_theta": [x + 800 for x in row["logp_old"]]}), "grpo"),
     "greedy alone": (every(lambda row: {"is_greedy": True}), "remax"),
     "one response": (log()[:1], "grpo"),

@@ -18,6 +18,7 @@ from audit.facts.columns import CORE
 from audit.facts.engines.local import compute
 from audit.facts.store import facts
 from audit.logs import open_run
+from audit.logs.places import Unreachable
 from audit.report.schemas import schema_of
 
 
@@ -115,6 +116,19 @@ def test_where_nothing_can_be_stored_the_line_says_so(rlaudit, team, tmp_path, m
     assert done.err.count("\n") == 1
     assert "are not stored" in done.err
     assert "not stored: it cannot be written to" in done.out
+
+
+def test_storage_that_gives_no_answer_is_asked_once(rlaudit, monkeypatch) -> None:
+    asked = []
+
+    def silent(path):
+        asked.append(path)
+        raise Unreachable(f"{path}: the storage cannot be reached")
+
+    monkeypatch.setattr("audit.importers.open_run", silent)
+    monkeypatch.setattr("audit.logs.places.is_directory", silent)
+    done = rlaudit("facts", "memory://bucket/run")
+    assert (done.code, done.err.count("\n"), len(asked)) == (2, 1, 1)
 
 
 def test_an_engine_s_error_is_that_run_s(rlaudit, team, monkeypatch) -> None:

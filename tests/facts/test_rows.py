@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from synthetic import rollouts, write
 
+from audit.errors import BadLog
 from audit.facts.rows import RunRows, dense
 from audit.objectives.objective import Objective
 
@@ -69,3 +71,10 @@ def test_unscorable_rewards_are_nan(tmp_path) -> None:
     data[5]["reward"] = None
     reward = RunRows.read(write(tmp_path / "run", data)).responses(Objective()).reward
     assert reward.isnan().nonzero().flatten().tolist() == [5]
+
+
+def test_an_integer_that_no_float_equals_is_refused_and_not_rounded(tmp_path) -> None:
+    data = [row | {"epoch": 0, "update": 2**53 + 1} for row in rollouts(steps=1, groups=1)]
+    rows = RunRows.read(write(tmp_path / "run", data))
+    with pytest.raises(BadLog, match=r"run: column 'update' holds integers beyond 2\*\*53"):
+        rows.numpy("update")
