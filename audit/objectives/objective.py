@@ -194,7 +194,9 @@ def _hint(message: str) -> str:
     if "Invalid enum value" in message:
         return _choices(message)
     if "unknown field" in message:
-        return closest(message.split("`")[1], _NAMES)
+        # The name of a field elsewhere is no advice.
+        given = message.split("`")[1]
+        return closest(given, [name for name in _NAMES if name != given])
     if "Invalid value" in message and ".clip.kind" in message:
         return closest(message.split("'")[1], _KINDS)
     return ""

@@ -51,6 +51,7 @@ def test_an_unknown_name_comes_with_the_closest_ones() -> None:
     [
         ({"basline": {"kind": "none"}}, r"unknown field `basline`.*Did you mean 'baseline'"),
         ({"scale": {"kind": "group_std", "dof": 1}}, r"unknown field `dof`.*Did you mean 'ddof'"),
+        ({"clip": {"kind": "ppo", "low": 0.2}}, r"unknown field `low`(?!.*'low')"),
         ({"clip": {"kind": "ppo", "epsilon_hi": 0.2}}, r"unknown field `epsilon_hi`.*'epsilon_high'"),
         ({"scale": {"kind": "std"}}, r"'std'.*\$\.scale\.kind"),
         ({"scale": {"ddof": 2}}, r"\$\.scale\.ddof"),
