@@ -53,6 +53,26 @@ WITHIN = (0.93, 0.97)
 FOLLOWED = ("reward", "truncated share", "log-prob of the samples")
 """Metrics of the timeline whose intervals are looked at."""
 
+SKEWED = (
+    "percentiles of a skewed statistic of few prompts (the bootstrap corrects for few clusters alone); "
+    "the interval lies below the truth more often than above it"
+)
+WIDE = (
+    "degrees of freedom by the prompts that carry the variance, of which a bin of 8 groups has few, and a "
+    "wander that is estimated as 0 or more: both widen"
+)
+SHORT = {
+    "zero-signal share": SKEWED,
+    "objective effect: 1 - cosine": SKEWED,
+    "objective effect: share of the scale": (
+        f"{SKEWED}; that is not all of it, for with 160 prompts and 384 groups 92.8 % of 500 runs were covered, "
+        "where zero-signal share had 95.2 %, 1 - cosine 94.0 %, and length pressure of wrong responses 98.2 %"
+    ),
+}
+"""Start of a name → the likely reason where its intervals cover too little; a conjecture, not measured."""
+WIDE_ONES = {"change of the gap": WIDE}
+"""The same where they cover too much."""
+
 Interval = tuple[float | None, float | None]
 
 
@@ -228,6 +248,12 @@ class Tally:
             section.rows.append(
                 [*row, f"{ci.low:.1%} to {ci.high:.1%}", off, str(n), "yes" if inside else "**no**"]
             )
+        for name, held in self.covered.items():
+            share = sum(held) / len(held)
+            reasons = SHORT if share < WITHIN[0] else WIDE_ONES if share > WITHIN[1] else {}
+            section.notes += [
+                f"{name}: likely {why}." for start, why in reasons.items() if name.startswith(start)
+            ]
         section.notes += [f"{name}: {n} without an interval." for name, n in self.missing.items()]
         return section
 
@@ -280,8 +306,8 @@ in every run; the two runs of a pair share their prompts. Truths are exact (`ben
 def main() -> None:
     """Measure and write the page."""
     parser = argparse.ArgumentParser(prog="python -m bench.calibration", description=__doc__.splitlines()[0])
-    parser.add_argument("--runs", type=int, default=500, help="single runs")
-    parser.add_argument("--pairs", type=int, default=250, help="pairs that differ, and as many alike")
+    parser.add_argument("--runs", type=int, default=1000, help="single runs")
+    parser.add_argument("--pairs", type=int, default=400, help="pairs that differ, and as many alike")
     parser.add_argument("--no-page", action="store_true", help="print only")
     asked = parser.parse_args()
     began = time.perf_counter()

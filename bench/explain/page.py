@@ -21,13 +21,14 @@ seed, so that a pair also differs as two runs of one configuration do.
 
 - *Toy language*: runs of `rlaudit testbed`'s language (20 prompts, groups of 8, 12 batches, two optimiser
   steps on each), trained otherwise or with the written log edited. *TRL*: a tiny Llama trained with TRL 1.16
-  on sums, 40 optimiser steps; two pairs per cause, all against the same base runs: not independent.
+  on sums, 40 optimiser steps; every pair is against one of the same four base runs: not independent.
 - *Declared*: run.json as the trainer's recorder wrote it. Errors are not declared: a sampler's noise or lag,
   a reward, mask or log that was changed, other weights under one name. *Blind*: run.json holds a run id only.
 - Right: the first cause is the injected one. A pair without any cause named counts as not right, unless
   nothing was injected. Where a blind log does not hold the cause, the right answer is to name none and to say
   which column or metric would show it.
 - Shares have their 95 % interval (Wilson) and the count of pairs.
+- One cause alone: `python -m bench.explain --source toy --only data. --no-page`.
 """
 
 
