@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 
 from audit.analyses.fitted import fitted
+from audit.analyses.left_out import files_left_out
 from audit.analyses.observed_factor import ObjectiveFactor, observed_factors, prepared_factor
 from audit.analyses.prompt_list import PromptRow, heaviest
 from audit.analyses.prompt_texts import PromptTexts, prompt_texts
@@ -88,7 +89,7 @@ def prompt_breakdown(
     for column in ("group_id", "prompt_id"):
         if not rows.has(column):
             raise MissingColumn.needed_for(column, "a breakdown by prompt", rows.run.columns)
-    skips, notes = Skips(rows), [*rows.run.notes, *notes]
+    skips, notes = Skips(rows), [*rows.run.notes, *files_left_out(rows.run), *notes]
     if objective is not None:
         objective, taken = fitted(rows, objective)
         notes += taken

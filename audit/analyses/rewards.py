@@ -6,6 +6,7 @@ import msgspec
 import numpy as np
 import pyarrow.compute as pc
 
+from audit.analyses.left_out import files_left_out
 from audit.analyses.outcomes import first_pass
 from audit.analyses.reward_components import component_values, components_of
 from audit.analyses.reward_parts import RewardPart, reward_part
@@ -80,7 +81,7 @@ def reward_breakdown(rows: RunRows) -> RewardBreakdown:
         changes=[] if timeless else [reward_change(samples, name, values) for name, values in named],
         texts=None if skips.lacks("rewards of equal texts", NEEDS) else reward_texts(rows, samples),
         skipped=skips.found,
-        notes=list(rows.run.notes),
+        notes=[*rows.run.notes, *files_left_out(rows.run)],
     )
 
 

@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 
 from audit.analyses.fitted import fitted
+from audit.analyses.left_out import files_left_out
 from audit.analyses.skipped import Skipped
 from audit.analyses.skips import Skips
 from audit.analyses.token_means import TokenMeans
@@ -62,7 +63,7 @@ def staleness(
     notes : sequence of str
         What was assumed about the objective.
     """
-    skips, notes = Skips(rows), [*rows.run.notes, *notes]
+    skips, notes = Skips(rows), [*rows.run.notes, *files_left_out(rows.run), *notes]
     if objective is not None:
         objective, taken = fitted(rows, objective)
         notes += taken

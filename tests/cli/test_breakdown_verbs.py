@@ -167,3 +167,16 @@ def test_a_chart_is_written_beside_the_text_and_never_into_a_log(rlaudit, verb, 
     for bad in (tmp_path / "run" / "c.json", tmp_path / "c.pdf"):
         assert rlaudit(verb, tmp_path / "run", "-o", bad).code == 2
         assert not bad.exists()
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_file_that_is_cut_short_is_named(rlaudit, verb, tmp_path) -> None:
+    write(tmp_path / "run", full_rows(steps=3), "grpo")
+    whole = next((tmp_path / "run" / "rollouts").glob("*.parquet"))
+    (tmp_path / "run" / "rollouts" / "half.parquet").write_bytes(whole.read_bytes()[:3000])
+    done = rlaudit(verb, tmp_path / "run")
+    assert done.code == 0
+    assert "half.parquet was left out: being written" in " ".join(done.out.split())
+    assert any(
+        "half.parquet" in note for note in contract(rlaudit(verb, tmp_path / "run", "--json"), verb)["notes"]
+    )
