@@ -50,8 +50,9 @@ class Pair:
     @cached_property
     def prompts(self) -> tuple[np.ndarray, np.ndarray]:
         """Code of the prompt of each row, int64, shapes (R_a,) and (R_b,): one prompt, one code."""
-        columns = [rows.table["prompt_id"].cast(pa.string()).fill_null("").chunks for rows in self.sides]
-        joint = pa.chunked_array([chunk for chunks in columns for chunk in chunks], pa.string())
+        columns = [rows.table["prompt_id"].cast(pa.string()) for rows in self.sides]
+        columns = [column.fill_null("") if column.null_count else column for column in columns]
+        joint = pa.chunked_array([chunk for column in columns for chunk in column.chunks], pa.string())
         encoded = joint.combine_chunks().dictionary_encode()
         names = np.asarray(encoded.dictionary.to_pylist(), dtype=object)
         # By name, so that swapping the runs swaps nothing else.

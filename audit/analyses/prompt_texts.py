@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from audit.analyses.samples import Samples
 from audit.facts.rows import RunRows, dense
+from audit.logs.arrays import codes_of, valid
 
 
 class PromptTexts(msgspec.Struct, frozen=True):
@@ -26,10 +27,10 @@ class PromptTexts(msgspec.Struct, frozen=True):
 def prompt_texts(rows: RunRows) -> PromptTexts:
     """Compare prompt_id with the text of the prompt; the column ``prompt`` must be there."""
     column = rows.run.responses(["prompt"])["prompt"].dictionary_encode().unify_dictionaries()
-    parts = [chunk.indices.fill_null(-1).to_numpy(zero_copy_only=False) for chunk in column.chunks]
-    text = np.concatenate([np.zeros(0, dtype=np.int64), *parts]).astype(np.int64)
+    parts = [codes_of(chunk) for chunk in column.chunks]
+    text = np.concatenate([np.zeros(0, dtype=np.int64), *parts])
     words = column.chunks[0].dictionary.to_pylist() if column.num_chunks else []
-    known = (text >= 0) & np.asarray(rows.table["prompt_id"].is_valid().to_numpy(), dtype=bool)
+    known = (text >= 0) & valid(rows.table["prompt_id"])
     if not known.any():
         return PromptTexts(0, 0, 0, 0)
     _, first = np.unique(dense(rows.prompt[known], text[known]), return_index=True)

@@ -9,6 +9,7 @@ import numpy as np
 
 from audit.analyses.outcomes import correctness, first_pass
 from audit.facts.rows import RunRows, dense
+from audit.logs.arrays import codes_of, valid
 
 RELATIVE = "reward above or below the group's mean"
 """How :func:`~.outcomes.correctness` splits rewards that have no right and wrong of their own."""
@@ -82,7 +83,7 @@ def samples_of(rows: RunRows) -> Samples:
     group = dense(rows.sample[first]) if count else np.zeros(0, dtype=np.int64)
     groups = int(group.max(initial=-1)) + 1
     prompt, step = np.zeros(groups, dtype=np.int64), np.full(groups, np.inf)
-    known = np.asarray(rows.table["prompt_id"].is_valid().to_numpy(), dtype=bool)
+    known = valid(rows.table["prompt_id"])
     prompt[group[::-1]] = np.where(known, rows.prompt, -1)[first[::-1]]
     given = rows.numpy("step")[first]
     np.minimum.at(step, group, np.where(np.isnan(given), np.inf, given))
@@ -104,11 +105,11 @@ def samples_of(rows: RunRows) -> Samples:
 def _group_of_row(rows: RunRows, first: np.ndarray, group: np.ndarray) -> np.ndarray:
     """Carry the groups of the samples, whose first rows are given, over to every row with their group_id."""
     column = rows.table["group_id"].combine_chunks().dictionary_encode()
-    codes = np.asarray(column.indices.fill_null(-1).to_numpy(zero_copy_only=False), dtype=np.int64)
-    group_of = np.full(int(codes.max(initial=-1)) + 2, -1, dtype=np.int64)
+    codes = codes_of(column)
+    group_of: np.ndarray = np.full(int(codes.max(initial=-1)) + 2, -1, dtype=np.int64)
     group_of[codes[first]] = group
     # A row without group_id reads the last entry, which no group owns.
-    return group_of[codes]
+    return np.asarray(group_of[codes])
 
 
 def trajectories(rows: RunRows) -> np.ndarray:
@@ -117,9 +118,8 @@ def trajectories(rows: RunRows) -> np.ndarray:
     if not rows.has("trajectory_id"):
         return alone
     column = rows.table["trajectory_id"].combine_chunks().dictionary_encode()
-    given = np.asarray(column.is_valid().to_numpy(zero_copy_only=False), dtype=bool)
-    codes = np.asarray(column.indices.fill_null(0).to_numpy(zero_copy_only=False), dtype=np.int64)
-    return np.where(given, codes, len(codes) + alone)
+    codes = codes_of(column)
+    return np.where(codes >= 0, codes, len(codes) + alone)
 
 
 def spans(values: np.ndarray, code: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:

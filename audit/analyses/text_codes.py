@@ -6,6 +6,7 @@ import numpy as np
 
 from audit.facts.rows import RunRows
 from audit.facts.tokenpass.text_key import NO_TEXT
+from audit.logs.arrays import codes_of
 
 NEEDS = ("token_ids", "response")
 """Columns of which one is enough."""
@@ -25,5 +26,5 @@ def column_codes(rows: RunRows, name: str) -> np.ndarray | None:
     if not rows.has(name):
         return None
     column = rows.run.responses([name])[name].dictionary_encode().unify_dictionaries()
-    parts = [chunk.indices.fill_null(-1).to_numpy(zero_copy_only=False) for chunk in column.chunks]
-    return np.concatenate([np.zeros(0, dtype=np.int64), *parts]).astype(np.int64)
+    parts = [codes_of(chunk) for chunk in column.chunks]
+    return np.concatenate([np.zeros(0, dtype=np.int64), *parts])

@@ -37,7 +37,12 @@ def dashboard(
     command = [sys.executable, "-m", "streamlit", "run", str(script)]
     command += ["--server.address=127.0.0.1", f"--server.port={port}", "--browser.gatherUsageStats=false"]
     command += [f"--server.headless={str(not browser).lower()}", "--client.toolbarMode=viewer"]
-    command += ["--server.fileWatcherType=none", "--client.showErrorDetails=none"]
+    # On a new machine Streamlit would ask for an e-mail address, and serve nothing until it is answered.
+    command += [
+        "--server.showEmailPrompt=false",
+        "--server.fileWatcherType=none",
+        "--client.showErrorDetails=none",
+    ]
     command += ["--", "--logs", str(directory.resolve())]
     # In place of this process, so that whoever ends it ends the server.
     os.execv(sys.executable, command)

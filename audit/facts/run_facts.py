@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+READ_AHEAD = 200_000
+"""Responses of a run whose standard facts are read at once: some 100 MB, and cheaper than one by one."""
+
+
 class RunFacts:
     """Facts by name, one value per response in the row order of :meth:`audit.logs.Run.batches`.
 
@@ -45,6 +49,8 @@ class RunFacts:
         wanted = [name for name in distinct(names) if name not in self._held]
         if not wanted:
             return
+        if not self._held and self._run.num_rows <= READ_AHEAD:
+            wanted = list(distinct([*standard_facts(self._run), *wanted]))
         table = stored(self._run, wanted)
         if table is None:
             missing = [n for n in distinct([*standard_facts(self._run), *wanted]) if n not in self._held]

@@ -41,6 +41,12 @@ def valid(array: pa.Array | pa.ChunkedArray) -> np.ndarray:
     return _bits(one.buffers()[0], one.offset, len(one))
 
 
+def codes_of(encoded: pa.DictionaryArray) -> np.ndarray:
+    """Place of each value in the dictionary, int64, shape (len(encoded),); -1 where it is null."""
+    found = np.nan_to_num(to_numpy(encoded.indices), nan=-1.0)
+    return np.asarray(found, dtype=np.int64)
+
+
 def from_numpy(values: np.ndarray) -> pa.Array:
     """An array without nulls over the memory of ``values``, one-dimensional numbers."""
     held = np.ascontiguousarray(values)

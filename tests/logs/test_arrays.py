@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.logs.arrays import from_numpy, to_numpy, valid, zeros
+from audit.logs.arrays import codes_of, from_numpy, to_numpy, valid, zeros
 
 TYPES = {
     pa.int32(): st.integers(-(2**31), 2**31 - 1),
@@ -60,6 +60,13 @@ def test_back_and_forth(dtype: type) -> None:
 @pytest.mark.parametrize("kind", [pa.int32(), pa.bool_(), pa.float64()])
 def test_zeros(kind: pa.DataType) -> None:
     assert zeros(9, kind).equals(pa.array([0] * 9).cast(kind))
+
+
+def test_codes_of_a_dictionary() -> None:
+    encoded = pa.array(["b", None, "a", "b"]).dictionary_encode()
+    assert codes_of(encoded).tolist() == [0, -1, 1, 0]
+    assert codes_of(encoded.slice(2)).tolist() == [1, 0]
+    assert codes_of(pa.array([None], pa.string()).dictionary_encode()).tolist() == [-1]
 
 
 def test_nothing_of_it_imports_pandas() -> None:
