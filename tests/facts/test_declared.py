@@ -6,10 +6,10 @@ import pytest
 from synthetic import rollouts, write
 
 from audit.errors import BadManifest, BadObjective, UnknownName
+from audit.facts.budget import generation_budget
 from audit.facts.chosen import chosen_objective
 from audit.facts.declared import (
     declared_objective,
-    generation_budget,
     label,
     read_objective,
     with_budget,
