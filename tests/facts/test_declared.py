@@ -6,13 +6,12 @@ import pytest
 from synthetic import rollouts, write
 
 from audit.errors import BadManifest, BadObjective, UnknownName
-from audit.facts.budget import generation_budget
+from audit.facts.budget import generation_budget, with_budget
 from audit.facts.chosen import chosen_objective
 from audit.facts.declared import (
     declared_objective,
     label,
     read_objective,
-    with_budget,
 )
 from audit.facts.rows import RunRows
 from audit.objectives.catalogue import CATALOGUE, named
