@@ -43,6 +43,7 @@ class Estimate(msgspec.Struct, frozen=True):
         return self.low > point or self.high < point
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def cluster_sums(columns: np.ndarray, cluster: np.ndarray) -> np.ndarray:
     """Sum each column, shape (R, K), within clusters, shape (R,), dense int64 codes: shape (C, K)."""
     clusters = int(cluster.max(initial=-1)) + 1

@@ -110,6 +110,7 @@ def observed_factors(
     ]
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def _columns(rows: RunRows, samples: Samples, objective: Objective, values: np.ndarray) -> np.ndarray:
     """Per group: sum of A (r - p), the same of leave-one-out, and the two sums that place the rate."""
     use = samples.of_row >= 0
