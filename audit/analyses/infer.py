@@ -12,7 +12,7 @@ import torch
 from audit.errors import AuditError
 from audit.facts.rows import RunRows
 from audit.facts.weigh import coefficients_of
-from audit.objectives.advantages import advantages
+from audit.objectives.advantages import advantages, advantages_under
 from audit.objectives.batch import Responses
 from audit.objectives.objective import KL, Baseline, Objective, RewardKL, Scale, Shaping
 
@@ -80,10 +80,12 @@ def infer(rows: RunRows, declared: Objective | None) -> Inference:
     responses = rows.responses(Objective(shaping=shaping, kl=KL(reward=RewardKL(coefficient=1.0))))
     found: list[Candidate | None] = []
     try:
-        for baseline, scale in _grid():
+        grid = _grid()
+        for (baseline, scale), candidate in zip(
+            grid, advantages_under(responses, Objective(shaping=shaping), grid), strict=True
+        ):
             objective = Objective(shaping=shaping, baseline=baseline, scale=scale)
-            made = advantages(responses, objective).numpy()
-            found.append(_named(objective, _residual(logged, made, use)))
+            found.append(_named(objective, _residual(logged, candidate.numpy(), use)))
         found += _with_reward_kl(responses, shaping, logged, use)
     except AuditError as error:
         # The declared shaping cannot be applied to this log: its components were not logged.

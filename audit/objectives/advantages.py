@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor
 from audit.errors import MissingColumn
 from audit.objectives.baselines import Rewards, centred
 from audit.objectives.batch import Responses
-from audit.objectives.objective import Objective
+from audit.objectives.objective import Baseline, Objective, Scale
 from audit.objectives.pools import Pool
 from audit.objectives.scales import scaled
 from audit.objectives.shaping import combined_reward, shaped_reward
@@ -64,6 +65,41 @@ def dead_groups(responses: Responses, objective: Objective) -> Tensor:
 def advantages(responses: Responses, objective: Objective) -> Tensor:
     """Finished advantage of each response; shape (R,), float64; see :func:`advantages_of`."""
     return advantages_of(responses, objective).final
+
+
+def advantages_under(
+    responses: Responses, objective: Objective, choices: Iterable[tuple[Baseline, Scale]]
+) -> Iterator[Tensor]:
+    """What :func:`advantages` gives under each baseline and scale, all else as in ``objective``.
+
+    Statistics of the rewards are formed once: a grid of candidates costs little more than one.
+
+    Yields
+    ------
+    Tensor, shape (R,), float64
+
+    Raises
+    ------
+    MissingColumn
+        As :func:`advantages_of`.
+    """
+    plain = objective.replace(baseline=Baseline(), scale=Scale())
+    if objective.shaping.per_component or objective.kl.reward is not None:
+        for baseline, scale in choices:
+            yield advantages(responses, objective.replace(baseline=baseline, scale=scale))
+        return
+    reward = objective_reward(responses, plain)
+    weight = sample_weights(responses, reward)
+    rewards = Rewards.of(responses, reward, weight)
+    centres: dict[Baseline, Tensor] = {}
+    for baseline, scale in choices:
+        if scale.whiten is not None or scale.clip is not None or scale.reward_clip is not None:
+            yield advantages(responses, objective.replace(baseline=baseline, scale=scale))
+            continue
+        if baseline not in centres:
+            centres[baseline] = centred(rewards, baseline)
+        raw = scaled(centres[baseline], rewards, scale, baseline)
+        yield torch.where(weight > 0, raw, 0.0)
 
 
 def advantages_of(responses: Responses, objective: Objective) -> Advantages:

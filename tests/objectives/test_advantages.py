@@ -14,7 +14,7 @@ from torch import Tensor
 from weight_cases import Row, responses_of
 
 from audit.errors import BadObjective, MissingColumn
-from audit.objectives.advantages import advantages, dead_groups
+from audit.objectives.advantages import advantages, advantages_under, dead_groups
 from audit.objectives.catalogue import named
 from audit.objectives.objective import (
     KL,
@@ -305,3 +305,28 @@ def test_where_nothing_is_left_after_a_division_there_is_no_reward_clip() -> Non
         fields = {"baseline": {"kind": kind}, "scale": {"reward_clip": [-1.0, 1.0]}}
         with pytest.raises(BadObjective, match="reward_clip does nothing"):
             from_dict(fields)
+
+
+@quickly
+@given(
+    st.lists(
+        st.lists(st.sampled_from([0.0, 1.0, 0.5, math.nan]), min_size=1, max_size=6), min_size=1, max_size=4
+    ),
+    st.sampled_from([Shaping(), Shaping(clip=(0.0, 0.5)), Shaping(factor=2.0, offset=-1.0)]),
+)
+def test_a_grid_of_choices_gives_what_each_gives_alone(groups: list[list[float]], shaping: Shaping) -> None:
+    rows = [Row(reward=reward, group=at, update=0) for at, rewards in enumerate(groups) for reward in rewards]
+    responses = responses_of(rows)
+    scales = (
+        Scale(),
+        Scale(kind="group_std", ddof=1, epsilon=1e-4),
+        Scale(kind="batch_std"),
+        Scale(kind="group_std", clip=(-0.5, 0.5)),
+        Scale(reward_clip=(-0.1, 0.1)),
+    )
+    kinds = ("group_mean", "leave_one_out", "none", "batch_mean")
+    choices = [(Baseline(kind=kind), scale) for kind in kinds for scale in scales]
+    for base in (Objective(shaping=shaping), Objective(shaping=shaping, name="other")):
+        for (baseline, scale), made in zip(choices, advantages_under(responses, base, choices), strict=True):
+            alone = advantages(responses, base.replace(baseline=baseline, scale=scale))
+            assert torch.equal(made, alone), (baseline, scale)
