@@ -129,10 +129,6 @@ def owner_of(place: Path) -> str | None:
         return None
 
 
-def _is_remote(path: str | Path) -> bool:
-    return "://" in os.fspath(path)
-
-
 def _may_write(place: Path) -> bool:
     # A link could lead anywhere: a log from somebody else must not choose where this program writes.
     if place.is_symlink() or not place.parent.is_dir():

@@ -188,7 +188,11 @@ def _open_files(
     if not parts and not strays:
         counts = Counter(file.reason.split(":")[0] for file in skipped)
         why = ", ".join(f"{count} {reason}" for reason, count in counts.items())
-        raise BadLog(f"{path}: no readable Parquet file{f' (skipped: {why})' if why else ' below it'}.")
+        cut = counts["being written"] > 0
+        hint = " A file without its end is still being written, or was cut: copy it again." if cut else ""
+        raise BadLog(
+            f"{path}: no readable Parquet file{f' (skipped: {why}).' if why else ' below it.'}{hint}"
+        )
     require_columns(parts or strays, str(path))
     skipped += [SkippedFile(part.file.path, "not rollouts: has neither step nor reward") for part in strays]
     return Run(

@@ -126,3 +126,9 @@ def test_wrong_usage_is_exit_code_2(rlaudit, arguments) -> None:
     done = rlaudit(*arguments)
     assert done.code == 2
     assert "Traceback" not in done.err
+
+
+def test_a_cut_file_says_what_to_do(rlaudit, runs, tmp_path) -> None:
+    whole = next((runs / "grpo-1").rglob("*.parquet")).read_bytes()
+    (tmp_path / "cut.parquet").write_bytes(whole[: len(whole) // 2])
+    refused(rlaudit("summary", tmp_path), "1 being written", "or was cut: copy it again")
