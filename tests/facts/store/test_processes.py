@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 import time
+import types
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,12 @@ from audit.facts.store.watcher import Watcher
 from audit.logs import open_run
 
 SPAWN = multiprocessing.get_context("spawn")
+
+
+@pytest.fixture(autouse=True)
+def _no_main_to_run_again(monkeypatch) -> None:
+    """A new process runs the main module first, which the dashboard's tests leave set to its page."""
+    monkeypatch.setitem(sys.modules, "__main__", types.ModuleType("__main__"))
 
 
 class Slow(Engine):
