@@ -9,9 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from audit.analyses.findings import Cause, finding
-from audit.analyses.groups import groups_of
 from audit.analyses.outcomes import first_pass, truncated
+from audit.analyses.pair import Pair
 from audit.analyses.same_text import same_text
+from audit.analyses.samples import samples_of
 from audit.analyses.skipped import Skipped
 from audit.facts.rows import RunRows
 from audit.stats import same_mix
@@ -20,7 +21,7 @@ SAME_MIX = 1e-3
 """p-value below which two prompt mixes are called different; heuristic."""
 
 
-def data_causes(a: RunRows, b: RunRows) -> tuple[list[Cause], list[Skipped]]:
+def data_causes(pair: Pair) -> tuple[list[Cause], list[Skipped]]:
     """Return the differences in data that would make the runs differ whatever their objectives.
 
     Returns
@@ -32,16 +33,16 @@ def data_causes(a: RunRows, b: RunRows) -> tuple[list[Cause], list[Skipped]]:
     causes: list[Cause] = []
     skipped: list[Skipped] = []
     for check in (_group_size, _prompts, _budget, same_text):
-        found, missing = check(a, b)
+        found, missing = check(pair)
         causes += found
         skipped += missing
     return causes, skipped
 
 
-def _group_size(a: RunRows, b: RunRows) -> tuple[list[Cause], list[Skipped]]:
-    if not (a.has("group_id") and b.has("group_id")):
+def _group_size(pair: Pair) -> tuple[list[Cause], list[Skipped]]:
+    if pair.lacking("group_id"):
         return [], [Skipped("group size", "group_id")]
-    sizes = [groups_of(rows).typical_size for rows in (a, b)]
+    sizes = [samples_of(rows, once).typical_size for rows, once in zip(pair.sides, pair.once, strict=True)]
     if 0 in sizes:
         return [], [Skipped("group size", "a group with a scorable response")]
     if sizes[0] == sizes[1]:
@@ -52,8 +53,8 @@ def _group_size(a: RunRows, b: RunRows) -> tuple[list[Cause], list[Skipped]]:
     return [finding("data.group_size", 0.99, summary, {"a": sizes[0], "b": sizes[1]})], []
 
 
-def _prompts(a: RunRows, b: RunRows) -> tuple[list[Cause], list[Skipped]]:
-    counts = [_prompt_counts(rows) for rows in (a, b)]
+def _prompts(pair: Pair) -> tuple[list[Cause], list[Skipped]]:
+    counts = [_prompt_counts(rows) for rows in pair.sides]
     shared = set(counts[0]) & set(counts[1])
     covered = [sum(c[p] for p in shared) / max(sum(c.values()), 1) for c in counts]
     evidence: dict[str, Any] = {
@@ -63,7 +64,7 @@ def _prompts(a: RunRows, b: RunRows) -> tuple[list[Cause], list[Skipped]]:
     }
     if max(covered) < 0.5:
         # Two draws from one large data set share few prompts by chance: ask whether they look alike instead.
-        sizes = [_prompt_lengths(rows) for rows in (a, b)]
+        sizes = [_prompt_lengths(rows) for rows in pair.sides]
         if any(s is None for s in sizes):
             return [], [Skipped("prompt mix", "prompt_length or prompt, as few prompts are shared")]
         from scipy.stats import ks_2samp
@@ -112,10 +113,10 @@ def _prompt_lengths(rows: RunRows) -> np.ndarray | None:
     return np.asarray(values[np.isfinite(values)])
 
 
-def _budget(a: RunRows, b: RunRows) -> tuple[list[Cause], list[Skipped]]:
+def _budget(pair: Pair) -> tuple[list[Cause], list[Skipped]]:
     """Where truncated responses end is the generation budget, whatever the config says."""
     budgets, shares = [], []
-    for rows in (a, b):
+    for rows in pair.sides:
         ended = truncated(rows)
         if ended is None or rows.facts is None:
             return [], [Skipped("truncation", "finish_reason and token lengths")]

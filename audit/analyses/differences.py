@@ -42,7 +42,7 @@ def differences(pair: Pair, settings: Iterable[Cause]) -> tuple[Looked, list[Ski
     settings : iterable of Cause
         What the two configs give differently; a cause that the logs show as well is told once.
     """
-    data, skipped = data_causes(*pair.sides)
+    data, skipped = data_causes(pair)
     found = Looked(causes=[*data, *settings])
     grouping, shapes = grouping_causes(pair)
     found.add(grouping)

@@ -55,9 +55,13 @@ class GroupShapes(msgspec.Struct, frozen=True):
     """Rows without group_id."""
 
 
-def group_shapes(rows: RunRows, samples: Samples, skips: Skips) -> GroupShapes:
-    """Count what is irregular about the groups of a run."""
+def group_shapes(
+    rows: RunRows, samples: Samples, skips: Skips, among: np.ndarray | None = None
+) -> GroupShapes:
+    """Count what is irregular about the groups of a run, or of some of its rows (bool, shape (R,))."""
     use = first_pass(rows) & rows.grouped
+    if among is not None:
+        use &= among
     group = dense(rows.sample[use]) if use.any() else np.zeros(0, dtype=np.int64)
     unit = dense(group, trajectories(rows)[use]) if len(group) else group
     _, one = np.unique(unit, return_index=True)

@@ -34,7 +34,10 @@ def grouping_causes(pair: Pair) -> tuple[Looked, tuple[GroupShapes | None, ...]]
     if lacking:
         found.unseen.append(Unseen("data.grouping", lacking))
         return found, (None, None)
-    shapes = [group_shapes(rows, samples_of(rows), Skips(rows)) for rows in pair.sides]
+    shapes = [
+        group_shapes(rows, samples_of(rows, once), Skips(rows), once)
+        for rows, once in zip(pair.sides, pair.once, strict=True)
+    ]
     totals = [_groups(rows) for rows in pair.sides]
     if not all(totals):
         found.unseen.append(Unseen("data.grouping", "a group in both runs"))

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
+from audit.analyses.evidence_rows import evidence_rows
 from audit.analyses.findings import Looked, Unseen, finding
 from audit.analyses.group_shapes import GroupShapes
 from audit.analyses.outcomes import first_pass
 from audit.analyses.pair import Pair
+from audit.analyses.row_copies import NEEDS
 from audit.facts.rows import RunRows
 
 LEAST = 0.05
 """Difference in the share of steps or groups concerned that is a cause; heuristic."""
+LEAST_COPIES = 0.01
+"""Difference in the share of rows that are exact copies; heuristic. A copy is no matter of chance."""
 LEAST_ROWS = 3
 """Steps or groups that must be concerned; heuristic."""
 DISAGREES = 0.05
@@ -33,6 +37,7 @@ def logging_causes(pair: Pair, shapes: tuple[GroupShapes | None, ...]) -> Looked
         shares = [c / max(n, 1) for c, n in zip(counts, totals, strict=True)]
         words = "of the groups repeat an earlier group, texts and rewards in order"
         _tell(found, "copies", words, shares=shares, counts=counts, totals=totals)
+    _copied_rows(pair, found)
     _contradictions(pair, found)
     return found
 
@@ -53,6 +58,32 @@ def _tell(
         "n": totals,
     }
     found.causes.append(finding("logging", 0.8, summary, evidence))
+
+
+def _copied_rows(pair: Pair, found: Looked) -> None:
+    """Rows that repeat another in everything: written twice, or the padding of a batch."""
+    copies = pair.copies
+    if copies[0] is None or copies[1] is None:
+        found.unseen.append(Unseen("logging", f"{pair.lacking(*NEEDS)}, to tell rows written twice"))
+        return
+    counts = [int(side.sum()) for side in copies if side is not None]
+    totals = [rows.num_rows for rows in pair.sides]
+    shares = [count / max(total, 1) for count, total in zip(counts, totals, strict=True)]
+    if min(shares) >= LEAST_COPIES:
+        found.notes.append(f"In both logs some rows are there twice ({shares[0]:.1%} and {shares[1]:.1%}).")
+    if abs(shares[1] - shares[0]) < LEAST_COPIES or max(counts) < LEAST_ROWS:
+        return
+    summary = (
+        f"{counts[0]:,} of {totals[0]:,} rows in A and {counts[1]:,} of {totals[1]:,} in B repeat a row of "
+        "their group in step, sample_index, text, reward and log-probs: written twice, or padding of the "
+        "batch. The data, tokens and groups of both runs are compared without them."
+    )
+    side = int(shares[1] > shares[0])
+    marked = copies[side]
+    assert marked is not None
+    evidence = {"kind": "row copies", "a": shares[0], "b": shares[1], "difference": shares[1] - shares[0]}
+    evidence |= {"n": totals, "rows": evidence_rows(pair.sides[side], marked.astype(float), marked)}
+    found.causes.append(finding("logging", 0.9, summary, evidence))
 
 
 def _coverage(rows: RunRows) -> tuple[int, int, int]:

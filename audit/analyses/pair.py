@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from audit.analyses.findings import Effect
 from audit.analyses.outcomes import first_pass
+from audit.analyses.row_copies import row_copies
 from audit.facts.rows import RunRows
 from audit.logs.arrays import to_numpy
 from audit.stats import FEW_CLUSTERS, bootstrap, cluster_sums, estimate
@@ -68,9 +69,22 @@ class Pair:
         return np.isin(in_a, in_b), np.isin(in_b, in_a)
 
     @cached_property
+    def copies(self) -> tuple[np.ndarray | None, np.ndarray | None]:
+        """bool, shapes (R_a,) and (R_b,): rows that repeat an earlier one; None where that cannot be told."""
+        return row_copies(self.a), row_copies(self.b)
+
+    @cached_property
+    def once(self) -> tuple[np.ndarray, np.ndarray]:
+        """bool, shapes (R_a,) and (R_b,): rows that repeat no earlier one."""
+        a, b = self.copies
+        every = self._masks(lambda rows: np.ones(rows.num_rows, dtype=bool))
+        return every[0] if a is None else ~a, every[1] if b is None else ~b
+
+    @cached_property
     def trained(self) -> tuple[np.ndarray, np.ndarray]:
-        """bool, shapes (R_a,) and (R_b,): rows of the first inner pass, up to the last common step."""
-        return self._masks(lambda rows: first_pass(rows) & (rows.step <= self.last))
+        """bool, shapes (R_a,) and (R_b,): first inner pass up to the last common step, each row once."""
+        first = self._masks(lambda rows: first_pass(rows) & (rows.step <= self.last))
+        return first[0] & self.once[0], first[1] & self.once[1]
 
     @cached_property
     def early(self) -> tuple[np.ndarray, np.ndarray]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from audit.analyses.findings import Cause, finding
 from audit.analyses.outcomes import first_pass
+from audit.analyses.pair import Pair
 from audit.analyses.skipped import Skipped
 from audit.facts.rows import RunRows
 from audit.facts.tokenpass.text_key import NO_TEXT
@@ -42,15 +43,21 @@ class Said:
 Texts = dict[tuple[str, Any], Said]
 
 
-def same_text(a: RunRows, b: RunRows) -> tuple[list[Cause], list[Skipped]]:
+def same_text(pair: Pair) -> tuple[list[Cause], list[Skipped]]:
     """Compare what both runs made of the texts that both of them sampled."""
-    for rows in (a, b):
+    a, b = pair.sides
+    for rows in pair.sides:
         if not {"response", "token_ids"} & rows.run.columns:
             return [], [
                 Skipped(f"same text, different reward, in {rows.run.run_id}", "response or token_ids")
             ]
     said = _said(a), _said(b)
-    texts = _texts(a, *said[0], other=said[1][0]), _texts(b, *said[1], other=said[0][0])
+    # A row that was written twice is no second opinion of its judge.
+    given = [each[1] & once for each, once in zip(said, pair.once, strict=True)]
+    texts = (
+        _texts(a, said[0][0], given[0], other=said[1][0]),
+        _texts(b, said[1][0], given[1], other=said[0][0]),
+    )
     shared = [key for key in texts[0] if key in texts[1]]
     return [*_reward(texts, shared), *_reference(texts, shared)], []
 

@@ -69,10 +69,18 @@ class Samples:
         return np.bincount(self.group, weights=values, minlength=self.num_groups)
 
 
-def samples_of(rows: RunRows) -> Samples:
-    """Collect the samples whose rewards make the group statistics; greedy and unscorable rows are none."""
+def samples_of(rows: RunRows, among: np.ndarray | None = None) -> Samples:
+    """Collect the samples whose rewards make the group statistics; greedy and unscorable rows are none.
+
+    Parameters
+    ----------
+    among : ndarray of bool, shape (R,), optional
+        Rows that may be samples; all without it.
+    """
     reward = rows.numpy("reward")
     used = first_pass(rows) & rows.grouped & np.isfinite(reward)
+    if among is not None:
+        used &= among
     unit = dense(rows.sample[used], trajectories(rows)[used])
     count = int(unit.max(initial=-1)) + 1
     of_row = np.full(rows.num_rows, -1, dtype=np.int64)
