@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,74 +21,61 @@ import pyarrow.compute as pc
 
 from audit.errors import BadLog
 from audit.importers.blocks import contiguous_blocks
+from audit.importers.interface import Book, Detection, Importer, Source, Unit
 from audit.importers.trl_rewards import TotalReward, total_reward
-from audit.logs import Manifest, Run, hash_prompt
-from audit.logs.files import RunFile, SkippedFile, check_file, numeric_order
-from audit.logs.manifest import Framework, read_manifest
+from audit.logs.files import SkippedFile, check_file, numeric_order
+from audit.logs.manifest import Framework, Manifest, read_manifest
+from audit.logs.new_rows import hash_prompt
 from audit.logs.parquet_part import open_parquet
 from audit.logs.places import real_path
 
-FORMAT = "trl"
 _NAME = re.compile(r"completions_\d+\.parquet")
 _OWN = ("step", "prompt", "completion", "advantage")
 
 
-def open_completions(path: Path) -> Run | None:
-    """Open a ``completions`` folder, the output directory that holds one, or one of its files.
+def detect(path: Path) -> Detection | None:
+    """Take a ``completions`` folder, the output directory that holds one, or one of its files."""
+    files = _files(path)
+    return Detection(0.95, f"{files[0].name} of GRPOTrainer") if files else None
 
-    Returns
-    -------
-    Run or None
-        None where the path is not such a log.
+
+def units(path: Path) -> list[Unit]:
+    """All files are one unit: batches repeat from file to file, and rewards show over all of them."""
+    files = _files(path)
+    return [Unit(files[0].parent.name, tuple(files))]
+
+
+def rows(unit: Unit, source: Source, book: Book) -> Iterator[pa.Table]:
+    """Read all files.
 
     Raises
     ------
     BadLog
-        The folder is TRL's, and none of its files can be read.
+        None of them can be read.
     """
-    listed = _files(path)
-    if not listed:
-        return None
-    folder = listed[0].parent
-    root = folder.parent if folder.name == "completions" else folder
     tables: list[pa.Table] = []
-    files: list[RunFile] = []
-    skipped: list[SkippedFile] = []
-    repeated = 0
     seen: dict[str, str] = {}
-    for file in listed:
+    for file in unit.files:
         first = seen.setdefault(real_path(file), file.name)
         if first != file.name:
-            skipped.append(SkippedFile(file, f"same file as {first}"))
+            book.skip(file, f"same file as {first}")
             continue
-        table = _read(file, skipped)
+        table = _read(file, book)
         if table is None:
             continue
         if tables and _same_batch(tables[-1], table):
-            repeated += table.num_rows
-            skipped.append(SkippedFile(file, "repeats the batch of the file before it"))
+            book.reject("repeated batch", table.num_rows)
+            book.skip(file, "repeats the batch of the file before it")
             continue
-        checked = check_file(file, file.name)
-        assert isinstance(checked, RunFile)
-        files.append(checked)
         tables.append(table)
     if not tables:
-        reasons = "; ".join(f"{skip.path.name}: {skip.reason}" for skip in skipped[:3])
-        msg = f"{folder}: no TRL completions file can be read ({reasons})."
+        reasons = "; ".join(f"{Path(file).name}: {reason}" for file, reason in list(book.skipped.items())[:3])
+        msg = f"no TRL completions file can be read ({reasons})."
         raise BadLog(msg)
-    manifest = _manifest(folder, root)
-    table, notes = _rows(tables, manifest)
-    return Run.from_table(
-        path,
-        manifest.run_id,
-        manifest,
-        table,
-        format=FORMAT,
-        rejected={"repeated batch": repeated} if repeated else {},
-        notes=notes,
-        files=files,
-        skipped=skipped,
-    )
+    table, notes = _rows(tables, source)
+    for note in notes:
+        book.note(note)
+    yield table
 
 
 def _files(path: Path) -> list[Path]:
@@ -100,20 +88,20 @@ def _files(path: Path) -> list[Path]:
     return []
 
 
-def _read(file: Path, skipped: list[SkippedFile]) -> pa.Table | None:
+def _read(file: Path, book: Book) -> pa.Table | None:
     checked = check_file(file, file.name)
     if isinstance(checked, SkippedFile):
-        skipped.append(checked)
+        book.skip(file, checked.reason)
         return None
     try:
         with open_parquet(file) as parquet:
             table = parquet.read()
     except (pa.ArrowException, OSError) as error:
-        skipped.append(SkippedFile(file, str(error).splitlines()[0]))
+        book.skip(file, str(error).splitlines()[0])
         return None
     reason = _why_not(table)
     if reason:
-        skipped.append(SkippedFile(file, reason))
+        book.skip(file, reason)
         return None
     return table
 
@@ -143,7 +131,10 @@ def _same_batch(before: pa.Table, now: pa.Table) -> bool:
     return before.column_names == now.column_names and bool(before.select(rest).equals(now.select(rest)))
 
 
-def _manifest(folder: Path, root: Path) -> Manifest:
+def manifest(path: Path) -> Manifest:
+    """Read the run.json in the folder or above it; without one only the trainer is known."""
+    folder = _files(path)[0].parent
+    root = folder.parent if folder.name == "completions" else folder
     for place in dict.fromkeys((folder, root)):
         if (place / "run.json").is_file():
             return read_manifest(place)
@@ -152,18 +143,19 @@ def _manifest(folder: Path, root: Path) -> Manifest:
     )
 
 
-def _rows(tables: list[pa.Table], manifest: Manifest) -> tuple[pa.Table, list[str]]:
+def _rows(tables: list[pa.Table], source: Source) -> tuple[pa.Table, list[str]]:
     prompt = [text for table in tables for text in map(as_text, table["prompt"].to_pylist())]
     response = [text for table in tables for text in map(as_text, table["completion"].to_pylist())]
     step = np.concatenate([_numbers(table, "step") for table in tables])
     advantage = np.concatenate([_numbers(table, "advantage") for table in tables])
     batch = np.repeat(np.arange(len(tables)), [table.num_rows for table in tables])
     _, codes = np.unique(np.asarray(prompt, dtype=object).astype(str), return_inverse=True)
-    declared = manifest.group_size or (manifest.config or {}).get("num_generations")
+    config = source.manifest.config or {}
+    declared = source.group_size or config.get("num_generations")
     usable = isinstance(declared, int) and not isinstance(declared, bool) and declared >= 2
     blocks = contiguous_blocks(codes, batch, declared if usable else None)
     parts = _reward_columns(tables)
-    weights = (manifest.config or {}).get("reward_weights")
+    weights = config.get("reward_weights")
     reward = total_reward(parts, advantage, blocks.group, weights)
     notes = [blocks.reason, reward.note]
     if declared is not None and not usable:
@@ -258,3 +250,14 @@ def as_text(value: Any) -> str:
     ):
         return "\n".join(f"{message.get('role')}: {message['content']}" for message in value)
     return json.dumps(value, ensure_ascii=False, sort_keys=True, default=str)
+
+
+IMPORTER = Importer(
+    name="trl",
+    title="TRL and Unsloth: completions/completions_*.parquet of GRPOTrainer",
+    detect=detect,
+    units=units,
+    rows=rows,
+    manifest=manifest,
+    cannot="no token ids, masks, log-probs or finish reasons",
+)

@@ -30,10 +30,11 @@ from audit.logs.walk import SkippedFile, is_parquet_name, walk_folders
 _REQUESTS = 16
 """Footers that are asked of object storage at the same time."""
 
-FOREIGN_OPENERS: list[Callable[[Path], Run | None]] = []
+FOREIGN_OPENERS: list[Callable[[Path, bool], Run | None]] = []
 """Tried in turn on a path that is no native log; importers append to it.
 
-An opener returns None unless this very path (not something below it) is a log of its format.
+An opener returns None unless this very path (not something below it) is a log of its format. Its second
+argument says that a directory of runs is being listed, where none may take long.
 """
 
 
@@ -70,9 +71,9 @@ def open_run(path: str | Path) -> Run:
             msg = f"{path}: no such file{', directory or bucket' if is_remote(path) else ' or directory'}."
             raise BadLog(msg)
         try:
-            return _open_native(path)
+            return open_native(path)
         except AuditError as error:
-            run = _open_foreign(path)
+            run = _open_foreign(path, listing=False)
             if run is None:
                 raise error from None
             return run
@@ -113,7 +114,10 @@ def is_run_directory(folder: Path) -> bool:
 
 def _entry(folder: Path) -> RunEntry | None:
     try:
-        run = open_run(folder) if is_run_directory(folder) else _open_foreign(folder) or _open_loose(folder)
+        if is_run_directory(folder):
+            run: Run | None = open_run(folder)
+        else:
+            run = _open_foreign(folder, listing=True) or _open_loose(folder)
     except AuditError as error:
         return RunEntry(folder, name_of(folder), error=error)
     return None if run is None else RunEntry(folder, run.run_id, run=run)
@@ -124,7 +128,7 @@ def _open_loose(folder: Path) -> Run | None:
     if not any(is_parquet_name(entry.name) for entry in folder.iterdir()):
         return None
     try:
-        return _open_native(folder)
+        return open_native(folder)
     except AuditError:
         return None
 
@@ -142,11 +146,12 @@ def _folders(root: Path) -> Iterator[tuple[Path, list[str]]]:
         yield folder, subfolders
 
 
-def _open_foreign(path: Path) -> Run | None:
-    return next((run for opener in FOREIGN_OPENERS if (run := opener(path)) is not None), None)
+def _open_foreign(path: Path, *, listing: bool) -> Run | None:
+    return next((run for opener in FOREIGN_OPENERS if (run := opener(path, listing)) is not None), None)
 
 
-def _open_native(path: Path) -> Run:
+def open_native(path: Path) -> Run:
+    """Open a run of the rollout schema; see :func:`open_run`."""
     if not path.is_dir():
         checked = check_file(path, path.name)
         if isinstance(checked, SkippedFile):

@@ -64,7 +64,7 @@ class RunFile(msgspec.Struct, frozen=True):
             Of a storage client, where the storage cannot be reached.
         """
         try:
-            return _state(self.path) == (self.size, self.mtime_ns)
+            return state_of(self.path) == (self.size, self.mtime_ns)
         except OSError:
             return False
 
@@ -125,7 +125,7 @@ def check_file(path: Path, name: str) -> RunFile | SkippedFile:
         if not is_remote(path) and not stat.S_ISREG(path.stat().st_mode):
             # Not opened before this is known: opening a pipe would wait for its writer.
             return SkippedFile(path, "not a regular file")
-        size, version = _state(path)
+        size, version = state_of(path)
     except FileNotFoundError:
         return SkippedFile(path, "dangling link" if is_link(path) else "removed while the run was opened")
     except OSError as error:
@@ -147,7 +147,7 @@ def why_not_parquet(file: RunFile) -> str:
     path = file.path
     try:
         head, tail = _both_ends(path)
-        changed = _state(path) != (file.size, file.mtime_ns)
+        changed = state_of(path) != (file.size, file.mtime_ns)
     except FileNotFoundError:
         return "dangling link" if is_link(path) else "removed while the run was opened"
     except OSError as error:
@@ -163,8 +163,14 @@ def _too_short(size: int) -> str:
     return "" if size >= _SMALLEST else "being written" if size else "empty"
 
 
-def _state(path: Path) -> tuple[int, int]:
-    """Size and mtime_ns, or version, as they are now."""
+def state_of(path: Path) -> tuple[int, int]:
+    """Size and mtime_ns, or version, of a file as they are now.
+
+    Raises
+    ------
+    OSError
+        It is not there, or cannot be looked at.
+    """
     if not is_remote(path):
         now = path.stat()
         return now.st_size, now.st_mtime_ns

@@ -52,6 +52,13 @@ class Run:
     """What an importer had to assume."""
     footers: FooterIndex | None = field(default=None, repr=False)
     """Where what is known of the files is kept, for a native log."""
+    home: Path | None = field(default=None, repr=False)
+    """Run directory that the rows are read from, where ``path`` is a foreign log that was imported."""
+
+    @property
+    def place(self) -> Path:
+        """Where the files of the run are: its own path, or that of its import."""
+        return self.path if self.home is None else self.home
 
     @classmethod
     def from_table(
@@ -155,7 +162,7 @@ class Run:
                 raise AuditError(msg)
         parts = [part for part in self.parts if isinstance(part, ParquetPart)]
         if self.footers is not None and len(parts) == len(self.parts) and set(KEPT).issuperset(chosen):
-            return read_scalars(self.path, parts, chosen)
+            return read_scalars(self.place, parts, chosen)
         return pa.Table.from_batches(self.batches(chosen, max_tokens=_UNBOUNDED), schema=batch_schema(chosen))
 
     def batches(self, columns: Sequence[str], *, max_tokens: int = 1_000_000) -> Iterator[pa.RecordBatch]:

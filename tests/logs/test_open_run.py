@@ -296,7 +296,7 @@ def test_imported_rows(tmp_path):
 
 
 def test_foreign_logs_are_tried_only_after_the_native_one(tmp_path, foreign):
-    def opener(path):
+    def opener(path, listing):
         if not (path / "foreign.txt").exists():
             return None
         name = path.name
@@ -313,7 +313,7 @@ def test_foreign_logs_are_tried_only_after_the_native_one(tmp_path, foreign):
 
 
 def test_a_run_json_alone_is_refused_with_its_own_error_where_no_importer_knows_the_rest(tmp_path, foreign):
-    foreign.append(lambda path: None)
+    foreign.append(lambda path, listing: None)
     (tmp_path / "run.json").write_text('{"schema": "rlaudit.run.v1"}')
     refused(tmp_path)
 

@@ -125,7 +125,7 @@ def request(
     names = tuple(dict.fromkeys(names))
     sources = sources_of(run)
     account = Account(len(sources))
-    job = _Job(run, names, sources, cache_place(run.path), watcher or Watcher(), account, read)
+    job = _Job(run, names, sources, cache_place(run.place), watcher or Watcher(), account, read)
     if job.place is not None:
         # A setting that cannot be read is refused before any work.
         cache_limit()
@@ -141,7 +141,7 @@ def request(
 def stored(run: Run, names: Sequence[str]) -> pa.Table | None:
     """Return :func:`facts` where all of them are stored, else None; nothing is computed."""
     names, sources = tuple(dict.fromkeys(names)), sources_of(run)
-    return _Job(run, names, sources, cache_place(run.path), Watcher(), Account(len(sources))).stored()
+    return _Job(run, names, sources, cache_place(run.place), Watcher(), Account(len(sources))).stored()
 
 
 def _local_engine(run: Run) -> Engine:
@@ -272,7 +272,7 @@ class _Job:
             yield None
             return
         try:
-            claim(place, self.run.path)
+            claim(place, self.run.place)
             folder.mkdir(exist_ok=True)
         except OSError as error:
             self._say(f"it cannot be written to ({error.strerror or error})")
@@ -306,7 +306,7 @@ class _Job:
 
     def _is_alive(self, source: Source) -> bool:
         # A run that was opened before a file came does not take that file's facts away.
-        root = self.run.path
+        root = self.run.place
         if source in self._current:
             return True
         same_unit = source.in_tokens == counts_tokens(self.run)

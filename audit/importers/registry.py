@@ -1,0 +1,8 @@
+"""Every format that can be imported. Adding one: its file, its test, and a line here."""
+
+from __future__ import annotations
+
+from audit.importers import trl
+from audit.importers.interface import Importer
+
+IMPORTERS: tuple[Importer, ...] = (trl.IMPORTER,)
