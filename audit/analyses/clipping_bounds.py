@@ -167,7 +167,7 @@ def _uncorrected(objective: Objective) -> PolicyFactor:
 
 def _walked(rows: RunRows, objectives: Sequence[Objective]) -> list[Sums]:
     """The same token by token, in one pass over the log; Σ |w| where advantages differ by token."""
-    coefficients = [coefficients_of(rows, o) for o in objectives]
+    coefficients = [coefficients_of(rows, o).tensors() for o in objectives]
     made = [tuple(np.zeros(rows.num_rows) for _ in range(3)) for _ in objectives]
     first = 0
     for tokens in token_batches(rows.run):

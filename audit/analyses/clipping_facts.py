@@ -58,11 +58,11 @@ class _FromFacts:
         self._rows, self._facts, self._factors = rows, facts, factors
         bare = bare_factor(objective)
         c = coefficients_of(rows, objective)
-        active = (c.kept & ~c.masked).numpy()
+        active = c.kept & ~c.masked
         ratios = facts[factor_facts.total(bare).name]
         use = active & np.isfinite(ratios)
-        advantage = c.advantage.numpy()
-        multiple = np.where(use, c.nu.numpy() * advantage, 0.0)
+        advantage = c.advantage
+        multiple = np.where(use, c.nu * advantage, 0.0)
         tokens = np.where(use, facts["loss_tokens"], 0).astype(np.float64)
         rises, falls = use & (multiple != 0) & (advantage > 0), use & (multiple != 0) & (advantage < 0)
         self._rises, self._falls, self._use = rises, falls, use

@@ -43,7 +43,7 @@ def removed_ids(rows: RunRows, objective: Objective, counts: Counts) -> Iterator
     wanted = {column for column in needs(objective) if column in TOKEN_COLUMNS}
     extra = {"loss_mask"} if factors is not None else {"loss_mask", "token_advantage", "value", "entropy"}
     columns = ["token_ids", *(c for c in TOKEN_COLUMNS if c in wanted | (extra & rows.run.columns))]
-    whole = coefficients_of(rows, objective) if factors is None else None
+    whole = coefficients_of(rows, objective).tensors() if factors is None else None
     # A surrogate that ranks the tokens of its batch must see all of them.
     wide = objective.batch_wide
     first = 0

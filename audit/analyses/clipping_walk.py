@@ -19,7 +19,7 @@ class Walked:
     def __init__(self, rows: RunRows, objective: Objective) -> None:
         c = coefficients_of(rows, objective)
         self._rows = rows
-        active = (c.kept & ~c.masked).numpy()
+        active = c.kept & ~c.masked
         size = rows.num_rows
         self._parts: dict[Dimension, tuple[np.ndarray, np.ndarray]] = {}
         tokens, zeroed, upper, lower, kept = (np.zeros(size) for _ in range(5))
@@ -39,13 +39,13 @@ class Walked:
                 made[here] = layout.sum(which.double()).numpy()
             self._add_parts(batch, here, mask.numpy(), gone.numpy())
         use = active & finite
-        advantage = c.advantage.numpy()
+        advantage = c.advantage
         self._use = use
         self.counts = Counts(
             use=use,
             lost=int((active & ~use).sum()),
             advantage=advantage,
-            multiple=np.where(use, c.nu.numpy() * advantage, 0.0),
+            multiple=np.where(use, c.nu * advantage, 0.0),
             tokens=np.where(use, tokens, 0.0),
             zeroed=np.where(use, zeroed, 0.0),
             upper=np.where(use, upper, 0.0),

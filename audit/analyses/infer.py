@@ -1,49 +1,32 @@
-"""Which baseline and scale made the logged advantages?"""
+"""Which objective made the logged advantages?"""
 
 from __future__ import annotations
 
-import itertools
-from typing import Literal
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 
 import msgspec
 import numpy as np
-import torch
 
+from audit.analyses.infer_blocks import Centring, centring, other_sets
+from audit.analyses.infer_candidate import Candidate, candidate_of
+from audit.analyses.infer_grid import EPSILONS, rarer, raw_singletons, scales, usual, with_solved_epsilon
+from audit.analyses.infer_outside import baseline_of_components, outside, unshaped_baseline
+from audit.analyses.infer_problem import EXACT, Problem, fitted, fitted_if_near
+from audit.analyses.infer_readings import against_first, group_size, poisoned, recounted, regrouped
+from audit.analyses.infer_shaping import overlong, per_component, reweighted, with_term
+from audit.analyses.infer_terms import Term, components_of, kl_terms, length_terms
+from audit.analyses.infer_words import not_identifiable
 from audit.errors import AuditError
 from audit.facts.rows import RunRows
 from audit.facts.weigh import coefficients_of
-from audit.objectives.advantages import advantages, advantages_under
-from audit.objectives.batch import Responses
-from audit.objectives.objective import KL, Baseline, Objective, RewardKL, Scale, Shaping
+from audit.objectives.advantages import objective_reward
+from audit.objectives.objective import Baseline, Objective, Shaping
 
-EXACT = 2e-5
-"""A relative residual below this is float32 rounding of the trainer; heuristic."""
-_BASELINES: tuple[Literal["group_mean", "leave_one_out", "none", "batch_mean"], ...]
-_BASELINES = ("group_mean", "leave_one_out", "none", "batch_mean")
-_STDS: tuple[Literal["group_std", "batch_std"], ...] = ("group_std", "batch_std")
-_DDOFS: tuple[Literal[0, 1], ...] = (0, 1)
-EPSILONS = (0.0, 1e-8, 1e-6, 1e-5, 1e-4, 1e-3)
+__all__ = ["EPSILONS", "EXACT", "Candidate", "Inference", "infer"]
 
-
-class Candidate(msgspec.Struct, frozen=True):
-    """One way to make advantages, with its misfit."""
-
-    baseline: str
-    scale: str
-    ddof: int | None
-    epsilon: float | None
-    reward_kl: float | None
-    residual: float
-    """RMS(logged - recomputed) / RMS(logged)."""
-
-    def describe(self) -> str:
-        """One phrase for people: 'group_mean / (group_std, ddof 1, + 0.0001)'."""
-        text = self.baseline
-        if self.scale != "none":
-            text += f" / ({self.scale}, ddof {self.ddof}, + {self.epsilon:g})"
-        if self.reward_kl:
-            text += f", KL in reward x {self.reward_kl:g}"
-        return text
+SHOWN = 12
+"""Rows of the residual table."""
 
 
 class Inference(msgspec.Struct, frozen=True):
@@ -59,14 +42,25 @@ class Inference(msgspec.Struct, frozen=True):
     agrees: bool | None = None
     """Whether the declared objective reproduces the advantages; None where nothing was declared."""
     n: int = 0
+    table: list[Candidate] = []
+    """The candidates that come closest, the closest first."""
+    tried: int = 0
+    """Candidates with a residual; the rarer ones are tried only where no usual one fits."""
+    not_identifiable: list[str] = []
+    """The choices in which the equivalent candidates differ, in words."""
+    same_groups: list[str] = []
+    """Rules of grouping that give the groups of group_id: this log cannot tell them apart."""
+    centring: Centring | None = None
+    """Over which rows the advantages sum to 0."""
 
 
-@np.errstate(over="ignore", invalid="ignore")
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")
 def infer(rows: RunRows, declared: Objective | None) -> Inference:
     """Recompute the advantages under every candidate and name the ones that fit.
 
-    Candidates: baseline × scale × ddof × epsilon, with the declared reward shaping, plus KL in the reward
-    (its coefficient by least squares) where log-probs under old and reference are logged.
+    Usual candidates: baseline × scale × ddof × epsilon, with the declared reward shaping. Only where none of
+    them fits, nor the declared objective: other groupings, other rows in the statistics, rarer baselines and
+    scales, KL and prices of length in the reward, other weights of the reward components.
     """
     logged = rows.logged_advantage
     if logged is None:
@@ -75,95 +69,102 @@ def infer(rows: RunRows, declared: Objective | None) -> Inference:
     n = int(use.sum())
     if n == 0 or not np.any(np.abs(logged[use]) > 0):
         return Inference(status="skipped", reason="every logged advantage is zero or missing", n=n)
-
     shaping = declared.shaping if declared is not None else Shaping()
-    responses = rows.responses(Objective(shaping=shaping, kl=KL(reward=RewardKL(coefficient=1.0))))
-    found: list[Candidate | None] = []
     try:
-        grid = _grid()
-        for (baseline, scale), candidate in zip(
-            grid, advantages_under(responses, Objective(shaping=shaping), grid), strict=True
-        ):
-            objective = Objective(shaping=shaping, baseline=baseline, scale=scale)
-            found.append(_named(objective, _residual(logged, candidate.numpy(), use)))
-        found += _with_reward_kl(responses, shaping, logged, use)
+        problem = Problem(logged, rows.responses(Objective(shaping=shaping)), use, shaping)
+        declared_residual = None
+        found = list(_usual(problem))
+        if declared is not None and declared.baseline.kind != "logged":
+            made = np.asarray(coefficients_of(rows, declared).advantage)
+            declared_residual = problem.residual(made)
+            if declared_residual < EXACT and not _fits(found):
+                found.append(candidate_of(declared, declared_residual))
+        readings, same_groups = regrouped(rows, problem)
+        if not _fits(found):
+            for stage in _stages(rows, problem, readings):
+                found += stage()
+                if _fits(found):
+                    break
     except AuditError as error:
         # The declared shaping cannot be applied to this log: its components were not logged.
         return Inference(status="skipped", reason=str(error), n=n)
-    ranked = sorted((c for c in found if c is not None), key=lambda c: c.residual)
+    return _concluded(problem, found, declared_residual, same_groups)
+
+
+def _concluded(
+    problem: Problem, found: list[Candidate], declared_residual: float | None, same_groups: list[str]
+) -> Inference:
+    ranked = sorted(found, key=lambda c: (c.residual >= EXACT, c.oddities * (c.residual < EXACT), c.residual))
+    if poisoned(problem):
+        ranked = [msgspec.structs.replace(candidate, missing="poisons") for candidate in ranked]
     best = ranked[0]
-
-    declared_residual = agrees = None
-    if declared is not None and declared.baseline.kind != "logged":
-        try:
-            made = coefficients_of(rows, declared).advantage.numpy()
-            declared_residual = _residual(logged, made, use)
-            agrees = declared_residual < max(EXACT, 1.5 * best.residual if best.residual < EXACT else 0.0)
-        except AuditError as error:
-            return Inference(status="skipped", reason=str(error), n=n)
-
+    fits = best.residual < EXACT
+    agrees = None
+    if declared_residual is not None:
+        agrees = declared_residual < max(EXACT, 1.5 * best.residual if fits else 0.0)
     ceiling = max(2.0 * best.residual, EXACT)
-    equivalent = [c for c in ranked if c.residual <= ceiling] if best.residual < EXACT else [best]
-    fits = best.residual < EXACT or bool(
-        agrees and declared_residual is not None and declared_residual < EXACT
-    )
-    reason = "" if fits else "no candidate reproduces the logged advantages; the closest is named"
+    equivalent = [c for c in ranked if c.residual <= ceiling] if fits else [best]
     return Inference(
         status="fits" if fits else "none_fits",
-        reason=reason,
+        reason="" if fits else "no candidate reproduces the logged advantages; the closest is named",
         best=best,
         equivalent=equivalent,
         declared_residual=declared_residual,
         agrees=agrees,
-        n=n,
+        n=int(problem.use.sum()),
+        table=ranked[:SHOWN],
+        tried=len(found),
+        not_identifiable=not_identifiable(equivalent),
+        same_groups=same_groups,
+        centring=centring(problem),
     )
 
 
-def _grid() -> list[tuple[Baseline, Scale]]:
-    scales = [Scale()]
-    for kind, ddof, epsilon in itertools.product(_STDS, _DDOFS, EPSILONS):
-        scales.append(Scale(kind=kind, ddof=ddof, epsilon=epsilon))
-    return [(Baseline(kind=kind), scale) for kind, scale in itertools.product(_BASELINES, scales)]
+def _fits(found: Iterable[Candidate]) -> bool:
+    return any(candidate.residual < EXACT for candidate in found)
 
 
-def _with_reward_kl(
-    responses: Responses, shaping: Shaping, logged: np.ndarray, use: np.ndarray
-) -> list[Candidate | None]:
-    """Unscaled advantages are linear in the coefficient of the KL in the reward: solve for it."""
-    kl = responses.reference_kl
-    if kl is None or not bool(torch.isfinite(kl).all()):
-        return []
-    found: list[Candidate | None] = []
-    for kind in _BASELINES[:3]:
-        plain = Objective(shaping=shaping, baseline=Baseline(kind=kind))
-        unit = plain.replace(kl=KL(reward=RewardKL(coefficient=1.0)))
-        without = advantages(responses, plain).numpy()
-        slope = advantages(responses, unit).numpy() - without
-        power = float(np.sum(slope[use] ** 2))
-        if power == 0.0:
-            continue
-        coefficient = float(np.sum(slope[use] * (logged - without)[use])) / power
-        if coefficient <= 0.0:
-            continue
-        with_kl = plain.replace(kl=KL(reward=RewardKL(coefficient=float(f"{coefficient:.4g}"))))
-        found.append(_named(with_kl, _residual(logged, without + coefficient * slope, use)))
-    return found
+def _usual(problem: Problem) -> Iterator[Candidate]:
+    yield from fitted(problem, usual())
+    if (np.bincount(problem.group[problem.use]) == 1).any():
+        yield from fitted(problem, raw_singletons())
 
 
-def _named(objective: Objective, residual: float) -> Candidate | None:
-    if not np.isfinite(residual):
-        return None
-    scaled = objective.scale.kind != "none"
-    return Candidate(
-        baseline=objective.baseline.kind,
-        scale=objective.scale.kind,
-        ddof=objective.scale.ddof if scaled else None,
-        epsilon=objective.scale.epsilon if scaled else None,
-        reward_kl=objective.kl.reward.coefficient if objective.kl.reward is not None else None,
-        residual=residual,
-    )
+def _stages(
+    rows: RunRows, problem: Problem, readings: list[Problem]
+) -> Iterator[Callable[[], list[Candidate]]]:
+    """The rarer candidates, the likelier and cheaper ones first."""
+    grid = usual()
+    yield lambda: [c for reading in readings for c in fitted_if_near(reading, grid)]
+    yield lambda: [c for reading in recounted(rows, problem) for c in fitted_if_near(reading, grid)]
+    yield lambda: fitted_if_near(problem, with_solved_epsilon(problem, grid)[len(grid) :])
+    yield lambda: fitted_if_near(problem, rarer(problem))
+    first = [(Baseline(), scale) for scale in scales(("group_std",))]
+    yield lambda: fitted_if_near(against_first(rows, problem), first)
+    yield lambda: list(other_sets(problem, group_size(rows, problem)))
+    if problem.shaping.per_component:
+        return
+    plain = _shaped(problem)
+    yield lambda: list(_with_terms(plain, kl_terms(rows)))
+    yield lambda: list(overlong(plain, rows.length))
+    components = components_of(rows)
+    yield lambda: list(reweighted(plain, components))
+    yield lambda: list(per_component(plain, components))
+    yield lambda: list(unshaped_baseline(plain, rows.length))
+    yield lambda: list(baseline_of_components(plain, components))
+    yield lambda: list(_with_terms(plain, length_terms(rows)))
 
 
-def _residual(logged: np.ndarray, made: np.ndarray, use: np.ndarray) -> float:
-    power = float(np.sqrt(np.mean(logged[use] ** 2)))
-    return float(np.sqrt(np.mean((logged - made)[use] ** 2))) / power
+def _with_terms(problem: Problem, terms: Iterator[Term]) -> Iterator[Candidate]:
+    held = list(terms)
+    yield from chain.from_iterable(with_term(problem, term) for term in held)
+    yield from outside(problem, held)
+
+
+def _shaped(problem: Problem) -> Problem:
+    """The problem with its declared shaping already in the reward."""
+    if problem.shaping == Shaping():
+        return problem
+    reward = np.asarray(objective_reward(problem.responses, Objective(shaping=problem.shaping)))
+    shaped = problem.read(traits={}, reward=reward)
+    return Problem(shaped.logged, shaped.responses, shaped.use, Shaping(), shaped.traits)

@@ -136,10 +136,10 @@ def gradient_share(rows: RunRows, objective: Objective) -> GradientShare | None:
 
 def _from_facts(rows: RunRows, facts: RunFacts, objective: Objective, factors: Factors) -> _Squares:
     c = coefficients_of(rows, objective)
-    active = (c.kept & ~c.masked).numpy()
-    advantage = c.advantage.numpy()
-    p = np.where(active, c.nu.numpy() * advantage, 0.0)
-    k = np.where(active, c.nu_kl.numpy() * factors.kl_coefficient, 0.0)
+    active = c.kept & ~c.masked
+    advantage = c.advantage
+    p = np.where(active, c.nu * advantage, 0.0)
+    k = np.where(active, c.nu_kl * factors.kl_coefficient, 0.0)
     made = _Squares(*(np.zeros(rows.num_rows) for _ in range(3)))
     signs = (
         (advantage >= 0, factors.positive, factors.kl_positive),

@@ -72,8 +72,8 @@ def weights_of(data: LengthRows, objective: Objective) -> Weights:
     policy_part = without_loss_kl(objective)
     made = weight_sums(rows, policy_part).policy / np.maximum(rows.facts["loss_tokens"], 1)
     c = coefficients_of(rows, policy_part)
-    active = (c.kept & ~c.masked).numpy() & (rows.facts["loss_tokens"] > 0)
-    return Weights(np.where(np.isfinite(made), made, np.nan), c.advantage.numpy(), active)
+    active = (c.kept & ~c.masked) & (rows.facts["loss_tokens"] > 0)
+    return Weights(np.where(np.isfinite(made), made, np.nan), c.advantage, active)
 
 
 def without_loss_kl(objective: Objective) -> Objective:

@@ -115,7 +115,7 @@ def _columns(rows: RunRows, samples: Samples, objective: Objective, values: np.n
     """Per group: sum of A (r - p), the same of leave-one-out, and the two sums that place the rate."""
     use = samples.of_row >= 0
     rows_of = np.bincount(samples.of_row[use])
-    advantage = coefficients_of(rows, objective).advantage.numpy()[use]
+    advantage = coefficients_of(rows, objective).advantage[use]
     mean = np.bincount(samples.of_row[use], weights=advantage) / rows_of
     success = (samples.reward - values[0]) / (values[1] - values[0])
     total, size = samples.per_group(mean), samples.per_group(np.abs(mean))

@@ -11,6 +11,7 @@ from audit.analyses.shares import share_of
 from audit.analyses.step_bins import step_bins
 from audit.analyses.token_means import TokenMeans
 from audit.facts.rows import RunRows
+from audit.logs.arrays import to_numpy
 from audit.stats import Estimate, mean
 
 _SINGLE = 4
@@ -69,7 +70,7 @@ def lags_of(rows: RunRows) -> np.ndarray:
     table = rows.run.responses(["policy_version", "sampler_version"])
     # Subtracted as integers: versions may be time stamps, which float64 rounds.
     gap = pc.subtract(table["policy_version"], table["sampler_version"]).cast(pa.float64())
-    return np.array(gap.to_numpy(), dtype=np.float64)
+    return np.array(to_numpy(gap), dtype=np.float64)
 
 
 def version_lag(rows: RunRows, lag: np.ndarray, means: TokenMeans) -> Lag:

@@ -1,4 +1,4 @@
-"""The responses of a run as tensors: dense codes for groups, updates, micro-batches; rewards; masks."""
+"""The responses of a run as arrays: dense codes for groups, updates, micro-batches; rewards; masks."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
-import torch
-from torch import Tensor
 
 from audit.errors import BadLog, MissingColumn
 from audit.facts.run_facts import RunFacts
@@ -184,47 +182,47 @@ class RunRows:
             msg = f"{self.run.path}: group_id is null in {bare} of {self.num_rows} rows; they have no group."
             raise BadLog(msg)
         facts = self.facts
-        size = torch.from_numpy(np.nan_to_num(self.length).astype(np.int64))
+        size = np.nan_to_num(self.length).astype(np.int64)
         return Responses(
-            reward=torch.from_numpy(self.numpy("reward")),
+            reward=self.numpy("reward"),
             length=size,
-            loss_tokens=facts.tensor("loss_tokens") if facts is not None else size,
-            group=torch.from_numpy(self.sample),
-            update=torch.from_numpy(self.update),
-            generation_batch=torch.from_numpy(self._generation_batch()),
+            loss_tokens=facts["loss_tokens"] if facts is not None else size,
+            group=self.sample,
+            update=self.update,
+            generation_batch=self._generation_batch(),
             micro_batch=self._micro_batch(),
-            greedy=torch.from_numpy(self.greedy) if self.greedy.any() else None,
-            truncated=None if self.truncated is None else torch.from_numpy(self.truncated),
+            greedy=self.greedy if self.greedy.any() else None,
+            truncated=self.truncated,
             sample_weight=self._sample_weight(),
             advantage=self._given_advantage(objective),
             reference_kl=self._reference_kl(facts, objective.kl.reward),
             components=self._components() if objective.shaping.weights is not None else None,
         )
 
-    def _given_advantage(self, objective: Objective) -> Tensor | None:
+    def _given_advantage(self, objective: Objective) -> np.ndarray | None:
         if objective.baseline.kind == "gae":
             # Made from the critic's values by a pass over tokens; until then there is none.
-            return torch.zeros(self.num_rows, dtype=torch.float64) if self.has("value") else None
-        return None if self.logged_advantage is None else torch.from_numpy(self.logged_advantage)
+            return np.zeros(self.num_rows) if self.has("value") else None
+        return self.logged_advantage
 
     def _generation_batch(self) -> np.ndarray:
         return dense(_codes_or(self.table["generation_batch"], self.update), self.epoch)
 
-    def _micro_batch(self) -> Tensor | None:
+    def _micro_batch(self) -> np.ndarray | None:
         if self.table["micro_batch"].null_count:
             return None
-        return torch.from_numpy(dense(self.update, _codes(self.table["micro_batch"])))
+        return dense(self.update, _codes(self.table["micro_batch"]))
 
-    def _sample_weight(self) -> Tensor | None:
+    def _sample_weight(self) -> np.ndarray | None:
         if not self.has("trajectory_id"):
             return None
         trajectory = _codes(self.table["trajectory_id"])
         alone = ~valid(self.table["trajectory_id"])
         trajectory = np.where(alone, trajectory.max(initial=0) + 1 + np.arange(self.num_rows), trajectory)
         unit = dense(self.sample, trajectory)
-        return torch.from_numpy(1.0 / np.bincount(unit)[unit])
+        return np.asarray(1.0 / np.bincount(unit)[unit])
 
-    def _components(self) -> dict[str, Tensor]:
+    def _components(self) -> dict[str, np.ndarray]:
         """Every logged reward component, NaN where it was not given."""
         column = self.run.responses(["reward_components"])["reward_components"].combine_chunks()
         parts: dict[str, np.ndarray] = {}
@@ -232,12 +230,12 @@ class RunRows:
             for name, value in pairs or ():
                 column_of = parts.setdefault(name, np.full(self.num_rows, np.nan))
                 column_of[row] = np.nan if value is None else value
-        return {name: torch.from_numpy(values) for name, values in parts.items()}
+        return parts
 
-    def _reference_kl(self, facts: RunFacts | None, kl: RewardKL | None) -> Tensor | None:
+    def _reference_kl(self, facts: RunFacts | None, kl: RewardKL | None) -> np.ndarray | None:
         if facts is None or kl is None or not {f"logp_{kl.policy}", "logp_ref"} <= self.run.columns:
             return None
-        return facts.tensor(f"kl_{kl.policy}_ref_{kl.estimator}")
+        return facts[f"kl_{kl.policy}_ref_{kl.estimator}"]
 
 
 def has_tokens(run: Run) -> bool:

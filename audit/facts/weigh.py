@@ -7,28 +7,29 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import torch
 
 from audit.facts.rows import RunRows
 from audit.facts.tokenpass.factor_facts import counted
 from audit.facts.tokenpass.factors import factors_of
-from audit.facts.tokens import token_batches
 from audit.logs.output import check_output
 from audit.objectives.batch import Tokens
 from audit.objectives.coefficients import (
     Coefficients,
+    after_token_pass,
     decided_by_token,
     needs_token_pass,
     row_coefficients,
     token_pass,
 )
 from audit.objectives.objective import Baseline, Objective, Scale
-from audit.objectives.weights import TokenWeights, after_token_pass, token_weights
+
+if TYPE_CHECKING:
+    from audit.objectives.weights import TokenWeights
 
 
 @dataclass(frozen=True)
@@ -42,33 +43,35 @@ class WeighedBatch:
 
 
 def coefficients_of(rows: RunRows, objective: Objective) -> Coefficients:
-    """Advantage and aggregation coefficient of every response of a run; tensors of shape (R,)."""
+    """Advantage and aggregation coefficient of every response of a run; NumPy arrays of shape (R,)."""
     responses = rows.responses(objective)
     coefficients = row_coefficients(responses, objective)
     if not needs_token_pass(objective):
         return coefficients
     if (counted := _counted(rows, objective, coefficients)) is not None:
         return row_coefficients(responses, objective, denominator_tokens=counted)
+    from audit.facts.tokens import token_batches
+
     counts, moments = [], []
-    first = 0
+    of_tokens, first = coefficients.tensors(), 0
     for tokens in token_batches(rows.run):
-        part = coefficients.slice(first, first + tokens.layout.num_rows)
+        part = of_tokens.slice(first, first + tokens.layout.num_rows)
         count, moment = token_pass(tokens, part, objective)
-        counts.append(count)
-        moments.append(moment)
+        counts.append(count.numpy())
+        moments.append(moment.numpy())
         first += tokens.layout.num_rows
-    return after_token_pass(responses, objective, torch.cat(counts), torch.cat(moments))
+    return after_token_pass(responses, objective, np.concatenate(counts), np.concatenate(moments))
 
 
-def _counted(rows: RunRows, objective: Objective, coefficients: Coefficients) -> torch.Tensor | None:
+def _counted(rows: RunRows, objective: Objective, coefficients: Coefficients) -> np.ndarray | None:
     """Loss tokens that the corrections leave in the normaliser, from facts; None where those do not tell."""
     factors = factors_of(objective, token_advantages=rows.has("token_advantage"))
     if rows.facts is None or factors is None or decided_by_token(objective):
         return None
     negative = coefficients.advantage < 0
-    by_sign = [rows.facts.tensor(counted(factor).name) for factor in (factors.positive, factors.negative)]
-    found = torch.where(negative, by_sign[1], by_sign[0])
-    return torch.where(coefficients.masked, 0.0, found).nan_to_num().to(torch.int64)
+    by_sign = [rows.facts[counted(factor).name] for factor in (factors.positive, factors.negative)]
+    found = np.where(negative, by_sign[1], by_sign[0])
+    return np.nan_to_num(np.where(coefficients.masked, 0.0, found)).astype(np.int64)
 
 
 def as_applied(rows: RunRows, objective: Objective) -> Objective:
@@ -94,7 +97,11 @@ def weigh(
 
     A surrogate that ranks the tokens of a whole batch sees all of the run's tokens at once.
     """
-    whole = coefficients_of(rows, objective) if coefficients is None else coefficients
+    from audit.facts.tokens import token_batches
+    from audit.objectives.weights import token_weights
+
+    given = coefficients_of(rows, objective) if coefficients is None else coefficients
+    whole = given.tensors()
     if objective.batch_wide:
         max_tokens = sys.maxsize
     first = 0
@@ -137,7 +144,7 @@ def write_weights(rows: RunRows, objective: Objective, out: Path) -> Written:
     try:
         with pq.ParquetWriter(unfinished, schema, compression="zstd") as writer:
             for batch in weigh(rows, objective):
-                bad = (~batch.weights.weight.isfinite()).to(torch.int64)
+                bad = (~batch.weights.weight.isfinite()).long()
                 not_finite += int((batch.tokens.layout.sum(bad) > 0).sum())
                 count = batch.tokens.layout.num_rows
                 part = keys.slice(batch.first, count)

@@ -16,10 +16,8 @@ from audit.facts.run_facts import RunFacts
 from audit.facts.tokenpass import factor_facts
 from audit.facts.tokenpass.factor_values import columns_of
 from audit.facts.tokenpass.factors import Factor, Factors, PolicyFactor, factors_of
-from audit.facts.tokens import token_batches
 from audit.facts.weigh import coefficients_of, weigh
 from audit.objectives.objective import Objective
-from audit.objectives.weights import token_weights
 
 
 class WeightSums(NamedTuple):
@@ -121,12 +119,12 @@ def _terms(rows: RunRows, objective: Objective) -> _Terms | None:
                 what = "the policy ratio" if isinstance(factor, PolicyFactor) else "KL in the loss"
                 raise MissingColumn.needed_for(column, f"{what} ({objective.name})", rows.run.columns)
     c = coefficients_of(rows, objective)
-    active = (c.kept & ~c.masked).numpy()
-    advantage = c.advantage.numpy()
+    active = c.kept & ~c.masked
+    advantage = c.advantage
     return _Terms(
         factors,
-        policy=np.where(active, c.nu.numpy() * advantage, 0.0),
-        kl=np.where(active, c.nu_kl.numpy() * factors.kl_coefficient, 0.0),
+        policy=np.where(active, c.nu * advantage, 0.0),
+        kl=np.where(active, c.nu_kl * factors.kl_coefficient, 0.0),
         negative=advantage < 0,
     )
 
@@ -167,7 +165,10 @@ def _by_token(rows: RunRows, objective: Objective) -> WeightSums:
 def _products_by_token(
     rows: RunRows, objectives: Sequence[Objective], pairs: Sequence[tuple[int, int]]
 ) -> np.ndarray:
-    coefficients = [coefficients_of(rows, objective) for objective in objectives]
+    from audit.facts.tokens import token_batches
+    from audit.objectives.weights import token_weights
+
+    coefficients = [coefficients_of(rows, objective).tensors() for objective in objectives]
     made = np.zeros((rows.num_rows, len(pairs)))
     wide = any(objective.batch_wide for objective in objectives)
     first = 0

@@ -118,7 +118,8 @@ def to_canonical(array: Any, name: str, where: str) -> pa.Array:
             msg = f"{where}: column '{name}' ({array.type}) does not fit {column.type}: {why}"
             raise BadLog(msg) from None
     if column.default is not None and array.null_count:
-        array = array.fill_null(pa.scalar(column.default, column.arrow_type))
+        # Not fill_null, whose scalar costs the import of pandas.
+        array = pc.coalesce(array, empty_column(column, len(array)))
     return array
 
 

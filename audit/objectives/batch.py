@@ -5,46 +5,49 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from audit.errors import MissingColumn
-from audit.ragged import Layout
+from audit.objectives.arrays import Array, as_tensors, library
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from audit.ragged import Layout
 
 
 @dataclass(frozen=True)
 class Responses:
-    """Per-response tensors, shape (R,); indices are dense int64 codes.
+    """Per-response arrays, all of NumPy or all of torch, shape (R,); indices are dense int64 codes.
 
     ``group`` codes (group_id, epoch), so each sample of a group counts once; ``update`` one optimiser step;
     ``micro_batch`` one accumulation slice of one update (None: not logged); ``generation_batch`` what was
     sampled together, per epoch (equal to ``update`` where it is not logged).
     """
 
-    reward: Tensor
+    reward: Array
     """float64; NaN is an unscorable response: it leaves the statistics and gets advantage 0."""
-    length: Tensor
+    length: Array
     """Tokens of the response, int64, masked ones included."""
-    loss_tokens: Tensor
+    loss_tokens: Array
     """Tokens that take loss, int64."""
-    group: Tensor
-    update: Tensor
-    generation_batch: Tensor
-    micro_batch: Tensor | None = None
-    greedy: Tensor | None = None
+    group: Array
+    update: Array
+    generation_batch: Array
+    micro_batch: Array | None = None
+    greedy: Array | None = None
     """bool; the greedy decode of the group, not trained on."""
-    truncated: Tensor | None = None
+    truncated: Array | None = None
     """bool; ended by length."""
-    sample_weight: Tensor | None = None
+    sample_weight: Array | None = None
     """float64; 1 / rows of the trajectory, so that a multi-turn trajectory counts as one sample."""
-    advantage: Tensor | None = None
+    advantage: Array | None = None
     """float64, as logged."""
-    reference_kl: Tensor | None = None
+    reference_kl: Array | None = None
     """Sum over loss tokens of k(old, ref), float64, in the estimator that the objective asks for."""
-    components: Mapping[str, Tensor] | None = None
+    components: Mapping[str, Array] | None = None
     """Reward components by name, float64; NaN where a component did not apply."""
-    token_moments: Tensor | None = None
+    token_moments: Array | None = None
     """Of the per-token advantages before whitening, float64, shape (R, 5): their count, their sum, the sum of
     their squared deviations from the response's mean, the least and the greatest."""
 
@@ -53,7 +56,7 @@ class Responses:
         """Number of responses R."""
         return int(self.reward.shape[0])
 
-    def component(self, name: str) -> Tensor:
+    def component(self, name: str) -> Array:
         """Reward component ``name``, shape (R,).
 
         Raises
@@ -67,11 +70,15 @@ class Responses:
             raise MissingColumn.needed_for(f"reward_components[{name}]", "combining the reward", hint=hint)
         return known[name]
 
+    def tensors(self) -> Responses:
+        """The same as torch tensors."""
+        return as_tensors(self)
+
     @cached_property
-    def trained(self) -> Tensor:
+    def trained(self) -> Array:
         """bool, shape (R,): every response but the greedy ones."""
         if self.greedy is None:
-            return torch.ones(self.num_rows, dtype=torch.bool, device=self.reward.device)
+            return library(self.group).ones_like(self.group) > 0
         return ~self.greedy
 
 
@@ -99,7 +106,7 @@ class Tokens:
 
     def unmasked(self, values: Tensor) -> Tensor:
         """Return ``values`` with 0 at masked tokens, so that 0 · inf cannot arise."""
-        return torch.where(self.mask, values, torch.zeros((), dtype=values.dtype, device=values.device))
+        return values.where(self.mask, values.new_zeros(()))
 
 
 def mean_over_loss_tokens(tokens: Tokens, values: Tensor) -> Tensor:

@@ -2,49 +2,63 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields, replace
-from typing import Self
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Self
 
 from audit.errors import MissingColumn
 from audit.objectives.advantages import advantages_of, dead_groups, finished, objective_reward
 from audit.objectives.aggregation import aggregation_coefficients
+from audit.objectives.arrays import (
+    Array,
+    as_float,
+    as_tensors,
+    at_least,
+    count_codes,
+    group_sum,
+    library,
+    silent,
+)
 from audit.objectives.batch import Responses, Tokens
 from audit.objectives.corrections import correction_weight
 from audit.objectives.needs import varies_by_token
 from audit.objectives.objective import Objective
 from audit.objectives.token_advantages import raw_token_advantages, token_moments
-from audit.ragged import group_sum
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
 class Coefficients:
-    """Per-response quantities of one objective; tensors of shape (R,), float64 unless said otherwise."""
+    """Per-response quantities of one objective; arrays of shape (R,), float64 unless said otherwise."""
 
-    advantage: Tensor
+    advantage: Array
     """Finished advantage; for objectives with one per token, their mean over loss tokens."""
-    nu: Tensor
+    nu: Array
     """Aggregation coefficient of each token of the response; 0 for rows that take no loss."""
-    nu_kl: Tensor
+    nu_kl: Array
     """The same for the KL in the loss."""
-    kept: Tensor
+    kept: Array
     """bool; the row enters the loss (not greedy, not filtered)."""
-    masked: Tensor
+    masked: Array
     """bool; the row is kept but all of its tokens are masked (truncated)."""
-    scored: Tensor
+    scored: Array
     """bool; the row has an advantage (neither greedy nor unscorable)."""
-    raw: Tensor
+    raw: Array
     """Advantage of the response before whitening and clip."""
-    shift: Tensor
-    factor: Tensor
-    reward: Tensor
+    shift: Array
+    factor: Array
+    reward: Array
     """Reward as the baseline sees it; NaN where unscorable or unknown."""
-    mean_kl: Tensor
+    mean_kl: Array
     """Mean of k(old, ref) over the loss tokens of the batch."""
-    batch: Tensor
+    batch: Array
     """Micro-batch, else update, int64."""
+
+    def tensors(self) -> Self:
+        """The same as torch tensors, which weights of tokens are made from."""
+        return as_tensors(self)
 
     def slice(self, start: int, stop: int) -> Self:
         """Coefficients of rows [start, stop)."""
@@ -82,11 +96,12 @@ def token_pass(tokens: Tokens, coefficients: Coefficients, objective: Objective)
     for correction in objective.ratio.corrections:
         if correction.leaves_denominator:
             counted = counted & (correction_weight(tokens, correction, advantage) > 0)
-    return layout.sum(counted.to(torch.int64)), moments
+    return layout.sum(counted.long()), moments
 
 
+@silent
 def row_coefficients(
-    responses: Responses, objective: Objective, *, denominator_tokens: Tensor | None = None
+    responses: Responses, objective: Objective, *, denominator_tokens: Array | None = None
 ) -> Coefficients:
     """Advantage and aggregation coefficient of every response.
 
@@ -94,7 +109,7 @@ def row_coefficients(
 
     Parameters
     ----------
-    denominator_tokens : Tensor, shape (R,), int64, optional
+    denominator_tokens : array, shape (R,), int64, optional
         Loss tokens that count in normalisers, where the objective's corrections remove some.
 
     Raises
@@ -108,13 +123,14 @@ def row_coefficients(
         kept = kept & ~dead_groups(responses, objective)
     if objective.filter.zero_advantage:
         kept = kept & made.some
-    masked = torch.zeros_like(kept)
+    xp = library(kept)
+    masked = xp.zeros_like(kept)
     loss_tokens = responses.loss_tokens if denominator_tokens is None else denominator_tokens
     if objective.filter.mask_truncated:
         if responses.truncated is None:
             raise MissingColumn.needed_for("finish_reason", "masking truncated responses")
         masked = responses.truncated
-        loss_tokens = torch.where(masked, 0, loss_tokens)
+        loss_tokens = xp.where(masked, 0, loss_tokens)
     nu = aggregation_coefficients(responses, objective.aggregation, loss_tokens, kept)
     own = objective.kl.loss.aggregation if objective.kl.loss is not None else None
     return Coefficients(
@@ -131,6 +147,15 @@ def row_coefficients(
         mean_kl=_mean_kl(responses),
         batch=responses.update if responses.micro_batch is None else responses.micro_batch,
     )
+
+
+def after_token_pass(
+    responses: Responses, objective: Objective, loss_tokens: Array, moments: Array
+) -> Coefficients:
+    """Coefficients of all responses, with what :func:`token_pass` summed; arrays of shape (R,)."""
+    if decided_by_token(objective):
+        responses = replace(responses, token_moments=moments)
+    return row_coefficients(responses, objective, denominator_tokens=loss_tokens)
 
 
 def token_advantage(
@@ -150,17 +175,17 @@ def token_advantage(
     return raw.masked_fill(~layout.spread(coefficients.scored), 0.0)
 
 
-def _reward(responses: Responses, objective: Objective) -> Tensor:
+def _reward(responses: Responses, objective: Objective) -> Array:
     if objective.baseline.kind != "gae":
-        return torch.full_like(responses.reward, torch.nan)
+        return library(responses.reward).full_like(responses.reward, math.nan)
     return objective_reward(responses, objective)
 
 
-def _mean_kl(responses: Responses) -> Tensor:
+def _mean_kl(responses: Responses) -> Array:
     if responses.reference_kl is None:
-        return torch.zeros_like(responses.reward)
+        return library(responses.reward).zeros_like(responses.reward)
     index = responses.generation_batch
-    batches = int(index.max()) + 1 if index.numel() else 0
-    trained = responses.trained.to(torch.float64)
-    tokens = group_sum(responses.loss_tokens.to(torch.float64) * trained, index, batches)
-    return (group_sum(responses.reference_kl * trained, index, batches) / tokens.clamp(min=1.0))[index]
+    batches = count_codes(index)
+    trained = as_float(responses.trained)
+    tokens = group_sum(as_float(responses.loss_tokens) * trained, index, batches)
+    return (group_sum(responses.reference_kl * trained, index, batches) / at_least(tokens, 1.0))[index]

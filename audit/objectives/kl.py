@@ -7,9 +7,12 @@ restores reverse KL. Estimators: J. Schulman, "Approximating KL divergence" (202
 
 from __future__ import annotations
 
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from audit.objectives.part import Estimator
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def kl_value(log_difference: Tensor, estimator: Estimator) -> Tensor:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
-
-from audit.ragged import group_sum
+from audit.objectives.arrays import (
+    Array,
+    at_least,
+    count_codes,
+    group_max,
+    group_sum,
+    library,
+    silent,
+    tiny,
+)
 
 SLACK = 1e-9
 """Rounding of a sample count: a lone trajectory of k rows sums k times 1 / k, which can exceed 1."""
@@ -17,65 +24,69 @@ SLACK = 1e-9
 class Pool:
     """Weighted moments and extremes of a value over groups; tensors of shape (groups,), float64."""
 
-    index: Tensor
+    index: Array
     """Group of each row, int64, shape (R,)."""
-    value: Tensor
+    value: Array
     """Pooled value of each row, shape (R,)."""
-    weight: Tensor
+    weight: Array
     """Weight of each row, shape (R,); rows of weight 0 (unscorable, greedy) do not count."""
-    count: Tensor
-    mean: Tensor
-    squares: Tensor
+    count: Array
+    mean: Array
+    squares: Array
     """Sum of squared deviations from the mean."""
-    low: Tensor
-    high: Tensor
+    low: Array
+    high: Array
 
     @classmethod
-    def of(cls, value: Tensor, index: Tensor, weight: Tensor) -> Pool:
+    @silent
+    def of(cls, value: Array, index: Array, weight: Array) -> Pool:
         """Pool ``value`` over ``index`` with ``weight``, tensors of shape (R,)."""
-        groups = int(index.max()) + 1 if index.numel() else 0
+        xp, groups = library(value), count_codes(index)
         counted = weight > 0
-        clean = torch.where(counted, value, 0.0)
+        clean = xp.where(counted, value, 0.0)
         count = group_sum(weight, index, groups)
-        mean = group_sum(weight * clean, index, groups) / count.clamp(min=torch.finfo(count.dtype).tiny)
-        residual = torch.where(counted, value - mean[index], 0.0)
+        mean = group_sum(weight * clean, index, groups) / at_least(count, tiny(count))
+        residual = xp.where(counted, value - mean[index], 0.0)
         squares = group_sum(weight * residual * residual, index, groups)
-        high = torch.full_like(mean, -torch.inf)
-        high = high.scatter_reduce(0, index, torch.where(counted, value, -torch.inf), "amax")
-        low = torch.full_like(mean, torch.inf)
-        low = low.scatter_reduce(0, index, torch.where(counted, value, torch.inf), "amin")
+        high = group_max(xp.where(counted, value, -math.inf), index, groups)
+        low = -group_max(xp.where(counted, -value, -math.inf), index, groups)
         return cls(index, value, weight, count, mean, squares, low, high)
 
     @property
-    def dead(self) -> Tensor:
+    def dead(self) -> Array:
         """bool, shape (groups,): no two different values; compared as max = min, never by the std."""
         return self.high <= self.low
 
-    def std(self, ddof: int) -> Tensor:
+    @silent
+    def std(self, ddof: int) -> Array:
         """Standard deviation of each group with ``ddof`` degrees of freedom removed; inf if none is left."""
-        return torch.where(self.count > ddof + SLACK, self.squares / (self.count - ddof), torch.inf).sqrt()
+        xp = library(self.count)
+        variance = xp.where(self.count > ddof + SLACK, self.squares / (self.count - ddof), math.inf)
+        return xp.sqrt(variance)
 
-    def rows(self, per_group: Tensor) -> Tensor:
+    def rows(self, per_group: Array) -> Array:
         """Value of each row's group, shape (R,)."""
         return per_group[self.index]
 
-    def others(self) -> tuple[Tensor, Tensor, Tensor]:
+    @silent
+    def others(self) -> tuple[Array, Array, Array]:
         """Count, mean and sum of squared deviations of the *other* samples of a row's group, shape (R,).
 
         Where the others are all equal their squares are exactly 0, not what subtraction would leave.
         """
+        xp = library(self.count)
         count, mean, squares = self.rows(self.count), self.rows(self.mean), self.rows(self.squares)
         rest = count - 1.0
         some = rest > SLACK
-        shift = torch.where(self.weight > 0, self.value - mean, 0.0)
-        safe = torch.where(some, rest, 1.0)
-        other_mean = torch.where(some, mean - shift / safe, torch.nan)
-        other_squares = torch.where(some, squares - shift.square() * count / safe, 0.0).clamp(min=0.0)
-        return rest, other_mean, torch.where(self._others_equal(), 0.0, other_squares)
+        shift = xp.where(self.weight > 0, self.value - mean, 0.0)
+        safe = xp.where(some, rest, 1.0)
+        other_mean = xp.where(some, mean - shift / safe, math.nan)
+        other_squares = xp.where(some, squares - shift * shift * count / safe, 0.0)
+        return rest, other_mean, xp.where(self._others_equal(), 0.0, at_least(other_squares, 0.0))
 
-    def _others_equal(self) -> Tensor:
-        unit = torch.where(self.weight > 0, self.weight, 0.0)
-        groups = self.count.numel()
+    def _others_equal(self) -> Array:
+        unit = library(self.weight).where(self.weight > 0, self.weight, 0.0)
+        groups = self.count.shape[0]
         at_high = self.value == self.rows(self.high)
         at_low = self.value == self.rows(self.low)
         highs = self.rows(group_sum(unit * at_high, self.index, groups))

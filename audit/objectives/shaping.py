@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+import math
 
+from audit.objectives.arrays import Array, as_float, library
 from audit.objectives.batch import Responses
 from audit.objectives.parts import Overlong, Shaping
 
 
-def combined_reward(responses: Responses, shaping: Shaping) -> Tensor:
+def combined_reward(responses: Responses, shaping: Shaping) -> Array:
     """The reward column, or the weighted sum of its components; shape (R,), float64.
 
     A component that did not apply is left out of the sum; a response without any is NaN (TRL 1.16:
@@ -22,28 +22,32 @@ def combined_reward(responses: Responses, shaping: Shaping) -> Tensor:
     """
     if shaping.weights is None:
         return responses.reward
-    parts = torch.stack([responses.component(name) for name in shaping.weights])
-    weights = torch.tensor(list(shaping.weights.values()), dtype=parts.dtype, device=parts.device)
-    total = (parts.nan_to_num(0.0) * weights[:, None]).sum(0)
-    return torch.where(parts.isnan().all(0), torch.nan, total)
+    xp = library(responses.reward)
+    total = xp.zeros_like(responses.reward)
+    absent = xp.ones_like(responses.reward) > 0
+    for name, weight in shaping.weights.items():
+        part = responses.component(name)
+        absent = absent & xp.isnan(part)
+        total = total + weight * xp.nan_to_num(part)
+    return xp.where(absent, math.nan, total)
 
 
-def shaped_reward(reward: Tensor, length: Tensor, shaping: Shaping) -> Tensor:
+def shaped_reward(reward: Array, length: Array, shaping: Shaping) -> Array:
     """Clip the reward, map it linearly, then add the overlong penalty.
 
     Parameters
     ----------
-    reward : Tensor, shape (R,), float64
+    reward : Array, shape (R,), float64
         NaN stays NaN.
-    length : Tensor, shape (R,), int64
+    length : Array, shape (R,), int64
         Response length in tokens.
 
     Returns
     -------
-    Tensor, shape (R,), float64
+    Array, shape (R,), float64
     """
     if shaping.clip is not None:
-        reward = reward.clamp(*shaping.clip)
+        reward = library(reward).clip(reward, *shaping.clip)
     if shaping.factor != 1.0 or shaping.offset != 0.0:
         reward = shaping.factor * reward + shaping.offset
     if shaping.overlong is not None:
@@ -51,11 +55,12 @@ def shaped_reward(reward: Tensor, length: Tensor, shaping: Shaping) -> Tensor:
     return reward
 
 
-def overlong_penalty(length: Tensor, overlong: Overlong) -> Tensor:
+def overlong_penalty(length: Array, overlong: Overlong) -> Array:
     """Soft penalty of a response of ``length`` tokens, in [-penalty, 0] where capped; (R,), float64.
 
     DAPO, arXiv:2503.14476, eq. 13.
     """
     start = overlong.max_length - overlong.cache
-    excess = (length.to(torch.float64) - start) / overlong.cache
-    return -overlong.penalty * excess.clamp(0.0, 1.0 if overlong.capped else torch.inf)
+    excess = (as_float(length) - start) / overlong.cache
+    paid = library(excess).clip(excess, 0.0, 1.0 if overlong.capped else math.inf)
+    return -overlong.penalty * paid

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Literal
 
 from audit.errors import MissingColumn
 from audit.objectives.batch import Tokens
 from audit.objectives.kl import kl_value
 from audit.objectives.objective import Objective
 from audit.objectives.part import Estimator
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def raw_token_advantages(
@@ -28,6 +28,8 @@ def raw_token_advantages(
     mean_kl : Tensor, shape (R,)
         Mean of k(old, ref) over the loss tokens of the response's batch, for the centred penalty.
     """
+    import torch
+
     kl = objective.kl.reward
     paid = torch.zeros(tokens.layout.num_values, dtype=torch.float64, device=tokens.mask.device)
     if kl is not None and kl.coefficient > 0.0 and kl.form != "sum":
@@ -59,6 +61,8 @@ def token_kl(tokens: Tokens, estimator: Estimator, policy: Literal["old", "sampl
 
 def token_moments(tokens: Tokens, values: Tensor) -> Tensor:
     """What :attr:`Responses.token_moments` holds, of ``values`` at the loss tokens; shape (R, 5)."""
+    import torch
+
     layout = tokens.layout
     count = layout.sum(tokens.mask.to(values.dtype))
     total = layout.sum(tokens.unmasked(values))
@@ -73,7 +77,7 @@ def token_moments(tokens: Tokens, values: Tensor) -> Tensor:
 def suffix_sum(tokens: Tokens, values: Tensor) -> Tensor:
     """Sum of ``values`` from each token to the end of its response; shape (N,)."""
     layout = tokens.layout
-    made = torch.zeros_like(values)
+    made = values.new_zeros(len(values))
     # From the ends, not as a difference of sums over the whole batch, which would lose the digits.
     running = values.new_zeros(layout.num_rows)
     for place in range(_longest(tokens) - 1, -1, -1):
@@ -99,6 +103,8 @@ def gae(tokens: Tokens, reward: Tensor, paid: Tensor, gamma: float, lam: float) 
     MissingColumn
         No critic values were logged.
     """
+    import torch
+
     if tokens.value is None:
         raise MissingColumn.needed_for("value", "generalised advantage estimation")
     layout = tokens.layout

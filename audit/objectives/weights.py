@@ -11,7 +11,7 @@ from torch import Tensor
 from audit.objectives.batch import Responses, Tokens, mean_over_loss_tokens
 from audit.objectives.coefficients import (
     Coefficients,
-    decided_by_token,
+    after_token_pass,
     needs_token_pass,
     row_coefficients,
     token_advantage,
@@ -109,6 +109,7 @@ def effective_weights(tokens: Tokens, responses: Responses, objective: Objective
 
 def batch_coefficients(tokens: Tokens, responses: Responses, objective: Objective) -> Coefficients:
     """Coefficients of responses whose tokens are all at hand; tensors of shape (R,)."""
+    responses = responses.tensors()
     kl = objective.kl.reward
     if kl is not None and kl.coefficient > 0.0:
         summed = tokens.layout.sum(token_kl(tokens, kl.estimator, kl.policy))
@@ -122,15 +123,6 @@ def batch_coefficients(tokens: Tokens, responses: Responses, objective: Objectiv
         counts, moments = token_pass(tokens, coefficients, objective)
         coefficients = after_token_pass(responses, objective, counts, moments)
     return coefficients
-
-
-def after_token_pass(
-    responses: Responses, objective: Objective, loss_tokens: Tensor, moments: Tensor
-) -> Coefficients:
-    """Coefficients of all responses, with what :func:`token_pass` summed; tensors of shape (R,)."""
-    if decided_by_token(objective):
-        responses = replace(responses, token_moments=moments)
-    return row_coefficients(responses, objective, denominator_tokens=loss_tokens)
 
 
 def _corrections(tokens: Tokens, advantage: Tensor, objective: Objective) -> tuple[Tensor, Tensor, Tensor]:

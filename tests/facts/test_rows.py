@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from synthetic import rollouts, write
@@ -42,9 +41,9 @@ def test_without_update_the_step_and_epoch_name_the_update(tmp_path) -> None:
 def test_the_generation_batch_is_the_update_unless_logged(tmp_path) -> None:
     data = rollouts(steps=2, groups=2, epochs=1)
     plain = RunRows.read(write(tmp_path / "a", data)).responses(Objective())
-    assert torch.equal(plain.generation_batch, plain.update)
+    assert np.array_equal(plain.generation_batch, plain.update)
     logged = RunRows.read(write(tmp_path / "b", [row | {"generation_batch": 5} for row in data]))
-    assert len(torch.unique(logged.responses(Objective()).generation_batch)) == 1
+    assert len(np.unique(logged.responses(Objective()).generation_batch)) == 1
 
 
 def test_rows_of_a_trajectory_share_one_sample(tmp_path) -> None:
@@ -61,7 +60,7 @@ def test_truncation_and_greedy_rows(tmp_path) -> None:
     data[3]["is_greedy"] = True
     responses = RunRows.read(write(tmp_path / "run", data)).responses(Objective())
     assert responses.greedy is not None
-    assert responses.greedy.nonzero().flatten().tolist() == [3]
+    assert np.flatnonzero(responses.greedy).tolist() == [3]
     assert responses.truncated is not None
     assert responses.truncated.tolist() == [row["finish_reason"] == "length" for row in data]
 
@@ -70,7 +69,7 @@ def test_unscorable_rewards_are_nan(tmp_path) -> None:
     data = rollouts(epochs=1)
     data[5]["reward"] = None
     reward = RunRows.read(write(tmp_path / "run", data)).responses(Objective()).reward
-    assert reward.isnan().nonzero().flatten().tolist() == [5]
+    assert np.flatnonzero(np.isnan(reward)).tolist() == [5]
 
 
 def test_an_integer_that_no_float_equals_is_refused_and_not_rounded(tmp_path) -> None:
