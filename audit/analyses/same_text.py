@@ -10,6 +10,7 @@ import numpy as np
 from audit.analyses.findings import Cause, finding
 from audit.analyses.outcomes import first_pass
 from audit.analyses.pair import Pair
+from audit.analyses.sharper import sharper
 from audit.analyses.skipped import Skipped
 from audit.facts.rows import RunRows
 from audit.facts.tokenpass.text_key import NO_TEXT
@@ -28,6 +29,8 @@ class Said:
     rewards: list[float] = field(default_factory=list)
     logp_ref: float = np.nan
     """Summed reference log-prob, nats."""
+    row: int = -1
+    """The row of that."""
 
     @property
     def spread(self) -> float:
@@ -59,7 +62,7 @@ def same_text(pair: Pair) -> tuple[list[Cause], list[Skipped]]:
         _texts(b, said[1][0], given[1], other=said[0][0]),
     )
     shared = [key for key in texts[0] if key in texts[1]]
-    return [*_reward(texts, shared), *_reference(texts, shared)], []
+    return [*_reward(texts, shared), *_reference(pair, texts, shared)], []
 
 
 def _reward(texts: tuple[Texts, Texts], shared: list[tuple[str, Any]]) -> list[Cause]:
@@ -86,11 +89,22 @@ def _reward(texts: tuple[Texts, Texts], shared: list[tuple[str, Any]]) -> list[C
     return [finding("data.reward", confidence, summary, evidence)]
 
 
-def _reference(texts: tuple[Texts, Texts], shared: list[tuple[str, Any]]) -> list[Cause]:
-    gaps = np.array([texts[1][key].logp_ref - texts[0][key].logp_ref for key in shared])
-    gaps = np.abs(gaps[np.isfinite(gaps)])
+def _reference(pair: Pair, texts: tuple[Texts, Texts], shared: list[tuple[str, Any]]) -> list[Cause]:
+    shared = [key for key in shared if min(said[key].row for said in texts) >= 0]
+    gaps = np.array([abs(texts[1][key].logp_ref - texts[0][key].logp_ref) for key in shared])
     if len(gaps) < LEAST or float(np.median(gaps)) < 1e-3:
         return []
+    rows = [[said[key].row for key in shared] for said in texts]
+    colder = sharper(pair.sides, (rows[0], rows[1]), "logp_ref")
+    if colder is not None:
+        # A trainer that divides its logits by the temperature does so for the reference too.
+        summary = (
+            f"{len(gaps)} texts that both runs sampled have other reference log-probs in B, and all likely "
+            f"tokens ({colder.tokens:,} of probability above 1/2) are likelier in {'AB'[colder.colder]}: the "
+            f"same reference at a temperature {colder.factor:.2f} times lower, in sampling or in scoring."
+        )
+        evidence = {"texts": len(gaps), "tokens": colder.tokens, "factor": colder.factor}
+        return [finding("sampling.temperature", 0.9, summary, evidence)]
     summary = (
         f"{len(gaps)} texts that both runs sampled have other reference log-probs in B (median gap "
         f"{np.median(gaps):.3g} nats per response): another reference model, template or tokeniser."
@@ -119,7 +133,7 @@ def _texts(rows: RunRows, said: np.ndarray, given: np.ndarray, *, other: np.ndar
         entry = found.setdefault((prompts[row], said[row]), Said())
         entry.rewards.append(float(reward[row]))
         if not np.isnan(ref[row]):
-            entry.logp_ref = float(ref[row])
+            entry.logp_ref, entry.row = float(ref[row]), row
     return found
 
 

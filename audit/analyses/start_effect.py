@@ -6,9 +6,10 @@ from collections.abc import Collection
 
 import numpy as np
 
-from audit.analyses.findings import Effect, Looked, Unseen, evidence_of, finding
+from audit.analyses.findings import Cause, Effect, Looked, Unseen, evidence_of, finding
 from audit.analyses.kl_estimates_start import NOISE, SAME, Start, start
 from audit.analyses.pair import Pair, sure
+from audit.analyses.sharper import sharper
 from audit.facts.rows import RunRows
 from audit.facts.tokenpass.text_key import NO_TEXT
 
@@ -22,8 +23,9 @@ LEAST_LEVEL = 0.03
 """Difference in mean log-prob per token, nats, that is more than luck makes; heuristic."""
 FACTOR = 1.05
 """The same as a factor; heuristic."""
-Texts = dict[tuple[int, int, int], tuple[float, float]]
-"""Mean log-prob per token of the policy and of the reference, by prompt, text and number of loss tokens."""
+Texts = dict[tuple[int, int, int], tuple[float, float, int]]
+"""Mean log-prob per token of the policy and of the reference, and the row, by prompt, text and number of loss
+tokens."""
 
 KL_LEAST, KL_FACTOR = 1e-3, 3.0
 """KL to the reference at the first step: what counts, and how much more of it; heuristic."""
@@ -42,7 +44,7 @@ def start_causes(pair: Pair, known: Collection[str]) -> Looked:
         needs = "two logs that begin at the same step"
         found.unseen += [Unseen(id_, needs) for id_ in ("model.init", "sampling.temperature")]
         return found
-    gap = _same_texts(pair, found, told="model.reference" in known)
+    gap = _same_texts(pair, found, told=bool({"model.reference", "sampling.temperature"} & set(known)))
     init = gap is not None and gap > NOISE
     levels = _levels(pair, found)
     moved = [effect for effect in levels if sure(effect, least=LEAST_LEVEL, factor=FACTOR)]
@@ -78,12 +80,27 @@ def _same_texts(pair: Pair, found: Looked, *, told: bool) -> float | None:
     found.measured.append(effect)
     beyond = middle > NOISE and (len(shared) >= MANY if noise is None else middle > REPEATS * noise)
     if beyond and not (told and _moves_with_reference(said[0], said[1], shared)):
-        summary = (
-            f"At the first step {len(shared)} texts that both runs sampled have other log-probs in B (median "
-            f"gap {middle:.3g} nats per token): other weights, another template, or a temperature in one."
-        )
-        found.causes.append(finding("model.init", 0.85, summary, evidence_of(effect, median_gap=middle)))
+        at = [[s[key][2] for key in shared] for s in said]
+        found.causes.append(_other_policy(pair, effect, middle, (at[0], at[1])))
     return middle if beyond or middle <= NOISE else None
+
+
+def _other_policy(pair: Pair, effect: Effect, middle: float, at: tuple[list[int], list[int]]) -> Cause:
+    """What equal texts with other log-probs at the first step come from; ``at`` are their rows."""
+    texts = (
+        f"At the first step {effect.n[0]} texts that both runs sampled have other log-probs in B (median gap "
+    )
+    texts += f"{middle:.3g} nats per token)"
+    colder = sharper(pair.sides, at, "logp_old")
+    if colder is None:
+        summary = f"{texts}: other weights, another template, or a temperature in one."
+        return finding("model.init", 0.85, summary, evidence_of(effect, median_gap=middle))
+    summary = (
+        f"{texts}, and all likely tokens ({colder.tokens:,} of probability above 1/2) are likelier in "
+        f"{'AB'[colder.colder]}: the same policy at a temperature {colder.factor:.2f} times lower."
+    )
+    evidence = evidence_of(effect, tokens=colder.tokens, factor=colder.factor)
+    return finding("sampling.temperature", 0.85, summary, evidence)
 
 
 def _repeats(pair: Pair) -> float | None:
@@ -117,13 +134,13 @@ def _first_texts(rows: RunRows, prompt: np.ndarray, use: np.ndarray) -> Texts:
     keys = facts["text_key"]
     use = use & np.isfinite(logp) & (keys != NO_TEXT)
     return {
-        (int(prompt[at]), int(keys[at]), int(loss[at])): (float(logp[at]), float(ref[at]))
+        (int(prompt[at]), int(keys[at]), int(loss[at])): (float(logp[at]), float(ref[at]), int(at))
         for at in np.flatnonzero(use)
     }
 
 
 def _moves_with_reference(a: Texts, b: Texts, shared: list[tuple[int, int, int]]) -> bool:
-    gaps = np.array([np.subtract(b[key], a[key]) for key in shared])
+    gaps = np.array([np.subtract(b[key][:2], a[key][:2]) for key in shared])
     return bool(np.nanmedian(gaps[:, 0] - gaps[:, 1]) ** 2 <= (0.5 * np.nanmedian(gaps[:, 1])) ** 2)
 
 
@@ -171,7 +188,8 @@ def _reference_gap(pair: Pair, found: Looked, known: Collection[str], *, sampled
         if low > KL_LEAST:
             found.notes.append("In both runs the reference is not the policy of the first step.")
         return False
-    if {"model.reference", "model.init"} & {*known, *(cause.id for cause in found.causes)}:
+    explained = {"model.reference", "model.init", "sampling.temperature"}
+    if explained & {*known, *(cause.id for cause in found.causes)}:
         return True
     id_ = "model.reference" if sampled_alike else "model.init"
     what = (
