@@ -91,6 +91,6 @@ class Pool:
         at_low = self.value == self.rows(self.low)
         highs = self.rows(group_sum(unit * at_high, self.index, groups))
         lows = self.rows(group_sum(unit * at_low, self.index, groups))
-        two_valued = (highs + lows - self.rows(self.count)).abs() < SLACK
-        lone = (at_high & ((highs - 1.0).abs() < SLACK)) | (at_low & ((lows - 1.0).abs() < SLACK))
+        two_valued = abs(highs + lows - self.rows(self.count)) < SLACK
+        lone = (at_high & (abs(highs - 1.0) < SLACK)) | (at_low & (abs(lows - 1.0) < SLACK))
         return self.rows(self.dead) | (two_valued & lone)
