@@ -1,0 +1,150 @@
+"""What every page knows: the directory, its runs, and which of them are looked at; the URL carries it.
+
+Run names come from the URL and from the list alone. A name that is not in the list is refused, and no path
+is made of it.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import streamlit as st
+from audit.app.listing import Listed, directory, runs_under
+
+from audit.errors import AuditError
+from audit.report import format as fmt
+from audit.report.colours import colours_of
+
+RUNS = "run"
+"""Key of the picker, and parameter of the URL."""
+ONE = "of"
+REFRESH = 10
+"""Seconds between two looks at the directory."""
+
+
+@dataclass(frozen=True)
+class Context:
+    """The directory and what was chosen in it."""
+
+    root: Path
+    listed: tuple[Listed, ...]
+    chosen: tuple[str, ...]
+    """Names of the runs that were picked, in the order of picking."""
+
+    @cached_property
+    def readable(self) -> dict[str, Listed]:
+        """Runs that can be opened, by name."""
+        return {listed.name: listed for listed in self.listed if not listed.error}
+
+    @cached_property
+    def colours(self) -> dict[str, str]:
+        """Colour of each run, by name."""
+        return colours_of(list(self.readable), self.chosen)
+
+    def run(self, name: str) -> Listed:
+        """Return a run of the list."""
+        return self.readable[name]
+
+
+@st.cache_data(ttl=REFRESH, max_entries=8, show_spinner="Looking for runs…")
+def listing(root: str) -> tuple[Listed, ...]:
+    """Return the runs below the directory, as of the last few seconds."""
+    return tuple(runs_under(Path(root)))
+
+
+def begin() -> Context:
+    """Return the directory, its runs and the choice; says so and stops where there is nothing to show."""
+    logs = directory(sys.argv[1:])
+    if logs is None:
+        st.title("rlaudit")
+        st.info("No directory was given. Start the dashboard with one:")
+        st.code("rlaudit dashboard DIR", language=None)
+        st.stop()
+    try:
+        listed = listing(str(logs))
+    except AuditError as error:
+        st.error("This directory cannot be read:")
+        st.text(fmt.visible(error))
+        st.stop()
+    readable = [each.name for each in listed if not each.error]
+    _refuse_unknown(readable)
+    with st.sidebar:
+        st.text(fmt.visible(logs))
+        chosen = (
+            st.multiselect(
+                "Runs",
+                readable,
+                key=RUNS,
+                format_func=fmt.visible,
+                bind="query-params",
+                placeholder="choose one or several",
+                help="What the pages show. The address of the page carries the choice: send it as a link.",
+            )
+            if readable
+            else []
+        )
+    return Context(logs, listed, tuple(chosen))
+
+
+def _refuse_unknown(readable: list[str]) -> None:
+    """Say which names of the URL are no run of this directory; the picker leaves them out."""
+    unknown = [name for name in st.query_params.get_all(RUNS) if name not in readable]
+    if unknown:
+        st.error("Refused: the address names what is no run of this directory, or cannot be read.")
+        st.text("\n".join(fmt.visible(name) for name in unknown[:5]))
+
+
+def current() -> Context:
+    """Return the context of this rerun: what a page asks for first."""
+    context: Context = st.session_state["context"]
+    return context
+
+
+def one_run(context: Context) -> Listed:
+    """Return the run that a page of one run shows; a picker where several are chosen, the first of none."""
+    names = list(context.chosen) or list(context.readable)[:1]
+    if not names:
+        nothing_to_show(context)
+    name = names[0]
+    if len(names) > 1:
+        picked = st.segmented_control(
+            "Run", names, default=names[0], key=ONE, format_func=fmt.visible, bind="query-params"
+        )
+        name = picked or names[0]
+    elif not context.chosen:
+        st.caption("The first run of the directory; choose others at the side.")
+    return context.run(name)
+
+
+def several_runs(context: Context, least: int = 1) -> list[Listed]:
+    """Return the runs that a page of several shows: those chosen, else the first of the directory."""
+    names = list(context.chosen)
+    if len(names) < least:
+        names += [name for name in context.readable if name not in names][: least - len(names)]
+    if not names:
+        nothing_to_show(context)
+    return [context.run(name) for name in names]
+
+
+def nothing_to_show(context: Context) -> None:
+    """Say why a page is empty, and stop."""
+    if context.listed:
+        st.info("None of the runs in this directory can be read; the page Runs says why.")
+    else:
+        st.info(
+            "No runs here yet. A run is a directory with a run.json or rollouts/*.parquet, or a log of a "
+            "trainer that rlaudit reads. New runs appear by themselves."
+        )
+    st.stop()
+
+
+def title(text: str, *runs: Listed) -> None:
+    """Show the title of a page; the browser's tab names the runs as well."""
+    named = ", ".join(fmt.visible(run.run_id) for run in runs[:3])
+    st.set_page_config(page_title=f"{text} · {named} · rlaudit" if named else f"{text} · rlaudit")
+    st.title(text)
+    if named:
+        st.text(named + (f" and {len(runs) - 3} more" if len(runs) > 3 else ""))

@@ -1,0 +1,30 @@
+"""The pages, in the order of the menu. Adding one: its file, its test, and a line here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+
+_FOLDER = Path(__file__).parent / "app_pages"
+
+
+def _page(name: str, title: str, icon: str, help: str, **options: Any) -> Any:  # noqa: A002
+    # Streamlit's own name of the parameter.
+    path = "" if options.get("default") else name.replace("_", "-")
+    return st.Page(
+        str(_FOLDER / f"{name}.py"),
+        title=title,
+        icon=f":material/{icon}:",
+        url_path=path or None,
+        help=help,
+        **options,
+    )
+
+
+PAGES: dict[str, list[Any]] = {
+    "": [
+        _page("runs", "Runs", "table_rows", "Every run of the directory", default=True),
+    ],
+}
