@@ -11,6 +11,7 @@ from audit.analyses.findings import Effect, Looked, Unseen, evidence_of, finding
 from audit.analyses.mismatch_tail import resets
 from audit.analyses.mismatch_weights import correlation
 from audit.analyses.pair import Pair, sure
+from audit.analyses.sampled_entropy import sampled_entropy
 from audit.facts.rows import RunRows
 from audit.facts.tokenpass.breakdowns import Placeholder, name_of
 
@@ -52,7 +53,8 @@ def sampler_gaps(pair: Pair, *, rounded: bool) -> tuple[Looked, tuple[GapKind | 
     if not lacking and any(rows.facts is None for rows in pair.sides):
         lacking = "token lists"
     if lacking:
-        found.unseen += [Unseen(id_, lacking) for id_ in ("numerics.mismatch", "sampling.support")]
+        found.unseen.append(Unseen("numerics.mismatch", lacking))
+        found.add(sampled_entropy(pair, lacking))
         return found, (None, None)
     use = tuple(
         t & np.isfinite(_fact(rows, "mismatch")) & (_fact(rows, "loss_tokens") > 0)
