@@ -6,6 +6,7 @@ Where groups have to be rebuilt the unit is read twice: first for prompts and st
 from __future__ import annotations
 
 import os
+from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from audit.importers.grouping import LEFT_OUT, Groups, rebuild
+from audit.importers.grouping import LEFT_OUT, Groups, regroup
 from audit.importers.interface import Book, Importer, Row, Source, Unit
 from audit.importers.rows import batches, checked
 from audit.logs.batching import canonical_batch
@@ -44,22 +45,24 @@ def convert(
     unit: Unit,
     source: Source,
     target: Path,
-    advance: Callable[[int], None] | None = None,
+    tick: Callable[[float], None] | None = None,
 ) -> Made:
     """Write the rows of ``unit`` to ``target``, whole or not at all.
 
     Parameters
     ----------
-    advance : callable, optional
-        Told the number of rows after each batch.
+    tick : callable, optional
+        Told the bytes that were read, as they are; where the unit is read twice each time counts half.
 
     Raises
     ------
     BadLog
         The unit cannot be read at all.
     """
-    book = Book()
-    groups = _survey(importer, unit, source)
+    twice = (source.options.grouping or importer.grouping) != "given"
+    told = None if tick is None else (lambda size: tick(size / 2 if twice else size))
+    book = Book(tick=told)
+    groups = _survey(importer, unit, source, Book(tick=told)) if twice else None
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     temporary.parent.mkdir(parents=True, exist_ok=True)
     schema = pa.schema([field.with_nullable(True) for field in arrow_schema()])
@@ -70,8 +73,6 @@ def convert(
                 writer.write_batch(batch)
                 book.rows += batch.num_rows
                 bare += batch["group_id"].null_count
-                if advance is not None:
-                    advance(batch.num_rows)
         sync(temporary)
         os.replace(temporary, target)
     finally:
@@ -135,22 +136,25 @@ def _whole(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _survey(importer: Importer, unit: Unit, source: Source) -> Groups | None:
-    """Groups of the rows of a unit; None where every row brings its own, or the unit is made of tables."""
-    how = source.options.grouping or importer.grouping
-    if how == "given":
-        return None
-    prompts: list[int] = []
-    steps: list[int] = []
+def _survey(importer: Importer, unit: Unit, source: Source, aside: Book) -> Groups | None:
+    """Groups of the rows of a unit; None where the rows' own are right, or the unit is made of tables."""
+    prompts, steps, own = array("q"), array("q"), array("q")
     codes: dict[str, int] = {}
-    aside = Book()
+    names: dict[str, int] = {}
     for found in _tables_and_rows(importer.rows(unit, source, aside), aside):
         if isinstance(found, pa.Table):
             return None
         for row in found:
             prompts.append(codes.setdefault(row["prompt_id"], len(codes)))
             steps.append(row.get("step") or 0)
-    return rebuild(np.array(prompts, np.int64), np.array(steps, np.int64), how, source.group_size)
+            name = row.get("group_id")
+            own.append(-1 if name is None else names.setdefault(name, len(names)))
+    how = source.options.grouping or importer.grouping
+    return regroup(_numbers(prompts), _numbers(steps), _numbers(own), how, source.group_size)
+
+
+def _numbers(held: array[int]) -> np.ndarray:
+    return np.frombuffer(held, np.int64) if len(held) else np.empty(0, np.int64)
 
 
 class _Numbering:
@@ -166,15 +170,25 @@ class _Numbering:
         for row in rows:
             at = self._row
             self._row += 1
-            if self._groups is not None and self._groups.group is not None and row.get("group_id") is None:
-                group = int(self._groups.group[at])
-                if group < 0:
-                    book.read -= 1
-                    book.reject(LEFT_OUT)
-                    continue
-                row["group_id"] = f"{self._unit}:{group}"
+            if self._groups is not None and not self._name(row, at, self._groups):
+                book.read -= 1
+                book.reject(LEFT_OUT)
+                continue
             if row.get("sample_index") is None:
                 name = row.get("group_id")
                 row["sample_index"] = self._places[name]
                 self._places[name] += 1
             yield row
+
+    def _name(self, row: Row, at: int, groups: Groups) -> bool:
+        """Name the group of a row; False where it has to be left out."""
+        if row.get("group_id") is not None:
+            if groups.own == "by step":
+                row["group_id"] = f"{row.get('step') or 0}:{row['group_id']}"
+            if groups.own != "dropped":
+                return True
+        if groups.group is not None:
+            group = int(groups.group[at])
+            row["group_id"] = f"{self._unit}:{group}"
+            return group >= 0
+        return True

@@ -6,7 +6,7 @@ apart; what was done is said.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -31,6 +31,55 @@ class Groups(NamedTuple):
     """Typical rows of a group, 0 without groups."""
     notes: tuple[str, ...]
     """What was done, or why it was refused."""
+    own: Literal["kept", "by step", "dropped"] = "kept"
+    """What becomes of ids that rows bring: kept, told apart by step, or not taken."""
+
+
+def regroup(
+    prompts: np.ndarray, steps: np.ndarray, own: np.ndarray, how: Grouping, size: int | None = None
+) -> Groups | None:
+    """Rebuild the groups of rows without an id, and test the ids that rows bring.
+
+    Ids that start again at every step, or that every row has for itself, are no groups of a run.
+
+    Parameters
+    ----------
+    prompts, steps, own : ndarray, shape (R,)
+        Codes of the prompt and of the row's own group id (-1: none), and the step, in the order of the log.
+
+    Returns
+    -------
+    Groups or None
+        None where the rows' own ids are right.
+    """
+    if not len(own) or np.any(own < 0):
+        return rebuild(prompts, steps, how, size)
+    if len(np.unique(own)) == len(own):
+        found = rebuild(prompts, steps, how, size)
+        if found.group is None:
+            return None
+        return found._replace(own="dropped", notes=("every row has a group id for itself", *found.notes))
+    if _restart(prompts, steps, own):
+        return Groups(None, 0, ("group ids start again at every step: told apart by step",), "by step")
+    return None
+
+
+def _restart(prompts: np.ndarray, steps: np.ndarray, own: np.ndarray) -> bool:
+    """Whether an id names other rows in another step.
+
+    It does where the prompt differs from step to step and not within one; and where all ids have the same
+    number of rows, 2 or more, in every step in which they occur: an index into the data set, which comes
+    round. A group whose rows a trainer spread over steps has neither.
+    """
+    cells, counts = np.unique(np.stack([own, steps]), axis=1, return_counts=True)
+    if len(cells[0]) == len(np.unique(own)):
+        return False
+    with_prompts = np.unique(np.stack([own, steps, prompts]), axis=1)
+    one_prompt_a_cell = with_prompts.shape[1] == cells.shape[1]
+    over_steps = np.unique(np.stack([own, prompts]), axis=1).shape[1] > len(np.unique(own))
+    if over_steps:
+        return bool(one_prompt_a_cell)
+    return bool(counts.min() >= 2 and counts.min() == counts.max())
 
 
 def rebuild(prompts: np.ndarray, steps: np.ndarray, how: Grouping, size: int | None = None) -> Groups:

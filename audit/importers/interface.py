@@ -64,6 +64,13 @@ class Book:
     """What had to be assumed, each said once."""
     skipped: dict[str, str] = field(default_factory=dict)
     """File of the unit that could not be read, or holds nothing new → reason."""
+    tick: Callable[[int], None] | None = None
+    """Told the bytes that were read, as they are."""
+
+    def saw(self, size: int) -> None:
+        """Say that bytes of the unit's files were read; what shows progress is told."""
+        if self.tick is not None:
+            self.tick(size)
 
     def reject(self, reason: str, count: int = 1) -> None:
         """Count records that cannot become rows; they must not be yielded as well."""

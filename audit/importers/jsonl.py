@@ -47,6 +47,7 @@ def records(path: Path, book: Book) -> Iterator[dict[str, Any]]:
         The file cannot be read.
     """
     for line, ended in _lines(path):
+        book.saw(len(line))
         record = record_of(line)
         if isinstance(record, dict):
             yield record

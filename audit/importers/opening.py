@@ -59,7 +59,7 @@ class Watcher(msgspec.Struct):
     begin: Callable[[int], None]
     """The bytes that are to be read, before the first is."""
     advance: Callable[[Unit, int], None]
-    """Each unit that is done, and its bytes."""
+    """A unit, and the bytes of it that were read since the last call."""
 
 
 WATCHER: ContextVar[Watcher | None] = ContextVar("watcher", default=None)
@@ -101,6 +101,9 @@ def opened(place: Path, source: Source, importer: Importer, report: Report) -> R
     """Return the imported run, with what became of the records of its log."""
     run = open_native(place)
     lost = [f"{importer.name} logs hold {importer.cannot}"] if importer.cannot else []
+    # In a run.json notes are for people; without one they say what was not read beside the log.
+    if source.manifest.notes and not source.manifest.declared:
+        lost.insert(0, source.manifest.notes)
     return replace(
         run,
         path=source.path,

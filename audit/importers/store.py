@@ -18,6 +18,8 @@ from audit.logs.files import ROLLOUTS, SkippedFile, numeric_order, state_of, syn
 VERSION = 1
 """Raised when importers read the same log otherwise: what was imported before is imported again."""
 REPORT = "import.json"
+LUMP = 4 * 2**20
+"""Bytes between two words on progress."""
 
 Print = tuple[str, int, int]
 
@@ -105,7 +107,7 @@ def bring_up_to_date(
     begin : callable, optional
         Told the bytes of the units that are to be read, before the first is.
     advance : callable, optional
-        Told each unit when it is done, and its bytes.
+        Told a unit and the bytes of it that were read since the last call; all of them when it is done.
 
     Raises
     ------
@@ -120,10 +122,9 @@ def bring_up_to_date(
     if begin is not None:
         begin(sum(size for _, prints in todo for _, size, _ in prints))
     for unit, prints in todo:
-        kept[unit.name] = _import(importer, unit, source, place, prints)
-        _save(place, Report(str(source.path), importer.name, options, _in_order(kept, units)))
-        if advance is not None:
-            advance(unit, sum(size for _, size, _ in prints))
+        with _Ticks(unit, prints, advance) as ticks:
+            kept[unit.name] = _import(importer, unit, source, place / ROLLOUTS, ticks)
+            _save(place, Report(str(source.path), importer.name, options, _in_order(kept, units)))
     report = Report(str(source.path), importer.name, options, _in_order(kept, units))
     if todo or before.keys() != kept.keys():
         _save(place, report)
@@ -131,6 +132,37 @@ def bring_up_to_date(
     if not report.rows:
         raise BadLog(_nothing(importer, source, report))
     return report
+
+
+class _Ticks:
+    """Adds up what is read of a unit, so that its bytes are told in lumps and once."""
+
+    def __init__(
+        self, unit: Unit, prints: tuple[Print, ...], advance: Callable[[Unit, int], None] | None
+    ) -> None:
+        self.prints = prints
+        self._unit, self._advance = unit, advance
+        self._left = sum(size for _, size, _ in prints)
+        self._held = 0.0
+
+    def add(self, size: float) -> None:
+        self._held += size
+        if self._held >= LUMP:
+            self._tell(int(self._held))
+            self._held = 0.0
+
+    def _tell(self, size: int) -> None:
+        # Lines of a compressed file are longer than what was read of it.
+        size = min(size, self._left)
+        self._left -= size
+        if self._advance is not None:
+            self._advance(self._unit, size)
+
+    def __enter__(self) -> _Ticks:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._tell(self._left)
 
 
 def waiting_bytes(importer: Importer, source: Source, place: Path) -> int:
@@ -185,14 +217,14 @@ def _previous(importer: Importer, source: Source, place: Path, options: dict[str
     return report.units if report.options == options else {}
 
 
-def _import(importer: Importer, unit: Unit, source: Source, place: Path, prints: tuple[Print, ...]) -> Entry:
+def _import(importer: Importer, unit: Unit, source: Source, folder: Path, ticks: _Ticks) -> Entry:
     name = f"{_stem(unit.name)}.parquet"
     try:
-        made = convert(importer, unit, source, place / ROLLOUTS / name)
+        made = convert(importer, unit, source, folder / name, ticks.add)
     except (OSError, EOFError, BadLog) as error:
         why = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
-        return Entry(prints, "", Made(0, 0, {}, [], True), why or type(error).__name__)
-    return Entry(prints, name, made)
+        return Entry(ticks.prints, "", Made(0, 0, {}, [], True), why or type(error).__name__)
+    return Entry(ticks.prints, name, made)
 
 
 def _stem(name: str) -> str:
