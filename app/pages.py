@@ -27,4 +27,11 @@ PAGES: dict[str, list[Any]] = {
     "": [
         _page("runs", "Runs", "table_rows", "Every run of the directory", default=True),
     ],
+    "One run": [
+        _page("length", "Length", "straighten", "Is length rewarded by accident?"),
+        _page("groups", "Groups & prompts", "group_work", "Groups without signal, prompts that pull"),
+        _page("clipping", "Clipping", "content_cut", "What the trust region removed"),
+        _page("kl", "KL", "social_distance", "Distance from reference and old policy"),
+        _page("mismatch", "Mismatch", "compare_arrows", "Sampler against trainer"),
+    ],
 }
