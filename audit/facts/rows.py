@@ -189,14 +189,14 @@ class RunRows:
             loss_tokens=facts["loss_tokens"] if facts is not None else size,
             group=self.sample,
             update=self.update,
-            generation_batch=self._generation_batch(),
-            micro_batch=self._micro_batch(),
+            generation_batch=self._generation_batch,
+            micro_batch=self._micro_batch,
             greedy=self.greedy if self.greedy.any() else None,
             truncated=self.truncated,
-            sample_weight=self._sample_weight(),
+            sample_weight=self._sample_weight,
             advantage=self._given_advantage(objective),
             reference_kl=self._reference_kl(facts, objective.kl.reward),
-            components=self._components() if objective.shaping.weights is not None else None,
+            components=self._components if objective.shaping.weights is not None else None,
         )
 
     def _given_advantage(self, objective: Objective) -> np.ndarray | None:
@@ -205,14 +205,17 @@ class RunRows:
             return np.zeros(self.num_rows) if self.has("value") else None
         return self.logged_advantage
 
+    @cached_property
     def _generation_batch(self) -> np.ndarray:
         return dense(_codes_or(self.table["generation_batch"], self.update), self.epoch)
 
+    @cached_property
     def _micro_batch(self) -> np.ndarray | None:
         if self.table["micro_batch"].null_count:
             return None
         return dense(self.update, _codes(self.table["micro_batch"]))
 
+    @cached_property
     def _sample_weight(self) -> np.ndarray | None:
         if not self.has("trajectory_id"):
             return None
@@ -222,14 +225,22 @@ class RunRows:
         unit = dense(self.sample, trajectory)
         return np.asarray(1.0 / np.bincount(unit)[unit])
 
+    @cached_property
     def _components(self) -> dict[str, np.ndarray]:
         """Every logged reward component, NaN where it was not given."""
         column = self.run.responses(["reward_components"])["reward_components"].combine_chunks()
+        ends = to_numpy(column.offsets)
+        row = np.repeat(np.arange(self.num_rows), np.diff(ends))
+        entries = slice(int(ends[0]), int(ends[-1]))
+        names = column.keys.dictionary_encode()
+        code, value = to_numpy(names.indices)[entries], to_numpy(column.items)[entries]
         parts: dict[str, np.ndarray] = {}
-        for row, pairs in enumerate(column.to_pylist()):
-            for name, value in pairs or ():
-                column_of = parts.setdefault(name, np.full(self.num_rows, np.nan))
-                column_of[row] = np.nan if value is None else value
+        for place, name in enumerate(names.dictionary.to_pylist()):
+            here = (code == place) & valid(column)[row]
+            if here.any():
+                parts[name] = np.full(self.num_rows, np.nan)
+                # Of a name that is given twice the last value stands.
+                parts[name][row[here]] = value[here]
         return parts
 
     def _reference_kl(self, facts: RunFacts | None, kl: RewardKL | None) -> np.ndarray | None:
@@ -248,10 +259,21 @@ def dense(*codes: np.ndarray) -> np.ndarray:
     """Dense int64 code of each distinct tuple, in sorted order, shape (R,)."""
     combined = np.zeros(len(codes[0]), dtype=np.int64)
     for code in codes:
-        _, inner = np.unique(code, return_inverse=True)
-        combined = combined * (int(inner.max(initial=0)) + 1) + inner
-        _, combined = np.unique(combined, return_inverse=True)
+        inner = _ranks(code)
+        combined = _ranks(combined * (int(inner.max(initial=0)) + 1) + inner)
     return combined.astype(np.int64)
+
+
+def _ranks(values: np.ndarray) -> np.ndarray:
+    """Place of each value among the distinct ones, int64, shape (R,)."""
+    if values.dtype.kind == "i" and len(values):
+        low, high = int(values.min()), int(values.max())
+        if high - low < 4 * len(values):
+            # Counting instead of sorting: a tenth of the time, and codes are mostly dense.
+            there = np.zeros(high - low + 1, dtype=bool)
+            there[values - low] = True
+            return (np.cumsum(there) - 1)[values - low]
+    return np.unique(values, return_inverse=True)[1]
 
 
 def _codes_or(column: pa.ChunkedArray, instead: np.ndarray) -> np.ndarray:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -77,3 +80,36 @@ def test_an_integer_that_no_float_equals_is_refused_and_not_rounded(tmp_path) ->
     rows = RunRows.read(write(tmp_path / "run", data))
     with pytest.raises(BadLog, match=r"run: column 'update' holds integers beyond 2\*\*53"):
         rows.numpy("update")
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_components_are_those_of_the_maps_read_one_by_one(seed: int, monkeypatch) -> None:
+    rng = np.random.default_rng(seed)
+    kind = pa.map_(pa.string(), pa.float64())
+
+    def some() -> list[tuple[str, float | None]] | None:
+        values = [None, *range(9)]
+        return None if rng.random() < 0.2 else [(rng.choice([*"abc"]), rng.choice(values)) for _ in range(3)]
+
+    rows = [some() for _ in range(12)]
+    column = pa.chunked_array([pa.array(rows, kind).slice(2, 5), pa.array(rows, kind).slice(7)])
+    monkeypatch.setattr(RunRows, "num_rows", len(column))
+    run = SimpleNamespace(responses=lambda _: {"reward_components": column}, columns=set())
+    found = RunRows(run, None, None)._components
+    wanted: dict[str, np.ndarray] = {}
+    for row, pairs in enumerate(column.to_pylist()):
+        for name, value in pairs or ():
+            wanted.setdefault(name, np.full(len(column), np.nan))[row] = np.nan if value is None else value
+    assert found.keys() == wanted.keys()
+    for name, values in wanted.items():
+        np.testing.assert_array_equal(found[name], values)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_codes_are_ranks_of_distinct_tuples(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    columns = [rng.integers(-3, 9, 30), rng.integers(0, 10**12, 30) // 10**11, rng.integers(0, 10**15, 30)]
+    columns[2][::3] = columns[2][0]
+    tuples = list(zip(*(column.tolist() for column in columns), strict=True))
+    ranks = {one: rank for rank, one in enumerate(sorted(set(tuples)))}
+    assert dense(*columns).tolist() == [ranks[one] for one in tuples]

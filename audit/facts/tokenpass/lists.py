@@ -59,7 +59,9 @@ def list_values(column: pa.Array, lengths: np.ndarray) -> np.ndarray:
 
 def list_mask(column: pa.Array, lengths: np.ndarray) -> np.ndarray | None:
     """Loss mask, bool, shape (N,), true where not logged; None where every token takes loss."""
-    values = np.asarray(pc.fill_null(column.flatten(), True).to_numpy(zero_copy_only=False), dtype=bool)
+    given = column.flatten()
+    # A null is no mask: the token takes loss.
+    values = to_numpy(given if given.null_count == 0 else pc.fill_null(given, True)).astype(bool)
     if values.all():
         return None
     if len(values) == int(lengths.sum()):
