@@ -14,23 +14,32 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from audit.errors import BadLog
 from audit.importers.blocks import contiguous_blocks
-from audit.importers.interface import Book, Detection, Importer, Source, Unit
+from audit.importers.configs import read_config
+from audit.importers.interface import Book, Detection, Importer, Scalar, Source, Unit
+from audit.importers.logged import logged
+from audit.importers.near import having, manifest_near
 from audit.importers.trl_rewards import TotalReward, total_reward
 from audit.logs.files import SkippedFile, check_file, numeric_order
-from audit.logs.manifest import Framework, Manifest, read_manifest
+from audit.logs.manifest import Manifest
 from audit.logs.new_rows import hash_prompt
 from audit.logs.parquet_part import open_parquet
-from audit.logs.places import real_path
+from audit.logs.places import name_of, real_path
 
 _NAME = re.compile(r"completions_\d+\.parquet")
 _OWN = ("step", "prompt", "completion", "advantage")
+_OPTIONS = {
+    "group_size": "num_generations",
+    "sampling.temperature": "temperature",
+    "sampling.top_p": "top_p",
+    "sampling.max_tokens": "max_completion_length",
+    "seed": "seed",
+}
 
 
 def detect(path: Path) -> Detection | None:
@@ -132,15 +141,35 @@ def _same_batch(before: pa.Table, now: pa.Table) -> bool:
 
 
 def manifest(path: Path) -> Manifest:
-    """Read the run.json in the folder or above it; without one only the trainer is known."""
+    """Read the run.json or the training arguments in the output directory, as far as they are there."""
     folder = _files(path)[0].parent
     root = folder.parent if folder.name == "completions" else folder
-    for place in dict.fromkeys((folder, root)):
-        if (place / "run.json").is_file():
-            return read_manifest(place)
-    return msgspec.structs.replace(
-        read_manifest(root), framework=Framework(name="trl", trainer="GRPOTrainer"), length_unit="characters"
+    return manifest_near(
+        folder,
+        "trl",
+        having("num_generations"),
+        options=_OPTIONS,
+        trainer="GRPOTrainer",
+        length_unit="characters",
+        run_id=name_of(root),
     )
+
+
+def scalars(path: Path) -> Iterator[Scalar]:
+    """Yield what ``log_history`` of the newest ``trainer_state.json`` holds."""
+    folder = _files(path)[0].parent
+    root = folder.parent if folder.name == "completions" else folder
+    states = [*root.glob("checkpoint-*/trainer_state.json"), *root.glob("trainer_state.json")]
+    # The one of the output directory is written last, at the end.
+    for file in sorted(states, key=lambda f: (f.parent == root, numeric_order(f.as_posix())), reverse=True):
+        try:
+            history = read_config(file).get("log_history")
+        except BadLog:
+            continue
+        for entry in history if isinstance(history, list) else []:
+            if isinstance(entry, dict):
+                yield from logged(entry.get("step"), entry)
+        return
 
 
 def _rows(tables: list[pa.Table], source: Source) -> tuple[pa.Table, list[str]]:
@@ -259,5 +288,6 @@ IMPORTER = Importer(
     units=units,
     rows=rows,
     manifest=manifest,
+    scalars=scalars,
     cannot="no token ids, masks, log-probs or finish reasons",
 )

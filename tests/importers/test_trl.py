@@ -265,3 +265,33 @@ def test_steps_that_follow_on_miss_nothing(tmp_path) -> None:
     apart = open_run(save(tmp_path / "b" / "completions", first, completions(ALIVE, step=9)))
     assert not any("missing" in note for note in close.notes)
     assert any("8 steps apart" in note for note in apart.notes)
+
+
+def test_training_arguments_as_json_give_the_config_the_objective_and_the_group_size(tmp_path) -> None:
+    save(tmp_path / "completions", completions(ALIVE))
+    arguments = {"num_generations": 4, "beta": 0.0, "loss_type": "dr_grpo", "scale_rewards": "none"}
+    (tmp_path / "training_args.json").write_text(json.dumps(arguments))
+    card = "# Model\n\n### Framework versions\n\n- TRL: 1.16.0\n- Transformers: 5.0.0\n"
+    (tmp_path / "README.md").write_text(card)
+    run = open_run(tmp_path)
+    assert run.manifest.config == arguments
+    assert run.manifest.group_size == 4
+    objective = summarise(run).objective
+    assert objective is not None
+    assert objective["scale"]["kind"] == "none"
+
+
+def test_logged_scalars_of_the_newest_trainer_state_become_metrics(tmp_path) -> None:
+    save(tmp_path / "completions", completions(ALIVE))
+    for step in (9, 10):
+        history = [{"step": 1, "reward": 0.5, "kl": float("nan")}, {"step": step, "reward": 1.0, "note": "x"}]
+        (tmp_path / f"checkpoint-{step}").mkdir()
+        state = json.dumps({"log_history": history})
+        (tmp_path / f"checkpoint-{step}" / "trainer_state.json").write_text(state)
+    run = open_run(tmp_path)
+    assert run.home is not None
+    table = pq.read_table(run.home / "metrics").select(["step", "name", "value"])
+    assert table.to_pylist() == [
+        {"step": 1, "name": "reward", "value": 0.5},
+        {"step": 10, "name": "reward", "value": 1.0},
+    ]
