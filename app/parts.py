@@ -30,15 +30,18 @@ def verdict(text: str) -> None:
         st.text(fmt.visible(text))
 
 
-def numbers(entries: Mapping[str, tuple[Estimate | None, Callable[[Estimate | None], str]]]) -> None:
+def numbers(entries: Mapping[str, Estimate | None], *, percent: bool = False) -> None:
     """Show estimates side by side: value, 95 % interval, n."""
-    held = [(name, e, shown) for name, (e, shown) in entries.items() if e is not None and e.value is not None]
+    held = [(name, e) for name, e in entries.items() if e is not None and e.value is not None]
     if not held:
         return
-    for column, (name, e, shown) in zip(st.columns(len(held)), held, strict=True):
+    whole = fmt.percent_estimate if percent else fmt.estimate
+    for column, (name, e) in zip(st.columns(len(held)), held, strict=True):
         with column:
-            st.metric(name, shown(Estimate(e.value, None, None, e.n)))
-            st.caption(f"{shown(e)}, n = {fmt.count(e.n)}")
+            decimals = fmt.decimals_for(e.value, e.low, e.high)
+            one = fmt.percent(e.value, decimals=2) if percent else fmt.number(e.value, decimals=decimals)
+            st.metric(name, one)
+            st.caption(f"{whole(e)}, n = {fmt.count(e.n)}")
 
 
 def chart(make: Callable[[], Chart], alt: str, key: str) -> None:

@@ -16,9 +16,10 @@ result = parts.or_stop(cached.analysis(context.root, listed, "clipping"))
 parts.verdict(result.verdict)
 parts.numbers(
     {
-        "clip-zeroed share of loss tokens": (result.share, fmt.percent_estimate),
-        "outside the band, kept": (result.outside_kept, fmt.percent_estimate),
-    }
+        "clip-zeroed share of loss tokens": result.share,
+        "outside the band, kept": result.outside_kept,
+    },
+    percent=True,
 )
 if result.share is not None:
     st.caption(f"{fmt.count(result.zeroed)} of {fmt.count(result.tokens)} loss tokens were removed.")

@@ -16,10 +16,11 @@ result = parts.or_stop(cached.analysis(context.root, listed, "groups"))
 zero = result.zero_signal
 parts.numbers(
     {
-        "groups without signal": (zero.all, fmt.percent_estimate),
-        "all right": (zero.right, fmt.percent_estimate),
-        "all wrong": (zero.wrong, fmt.percent_estimate),
-    }
+        "groups without signal": zero.all,
+        "all right": zero.right,
+        "all wrong": zero.wrong,
+    },
+    percent=True,
 )
 st.caption(
     f"{fmt.count(result.groups)} groups of {result.group_size} on {fmt.count(result.prompts)} prompts; "
