@@ -8,6 +8,7 @@ import numpy as np
 
 from audit.analyses.evidence_rows import evidence_rows
 from audit.analyses.findings import Effect, Looked, Unseen, evidence_of, finding
+from audit.analyses.gap_onset import late_gap
 from audit.analyses.mismatch_tail import resets
 from audit.analyses.mismatch_weights import correlation
 from audit.analyses.pair import Pair, sure
@@ -71,6 +72,10 @@ def sampler_gaps(pair: Pair, *, rounded: bool) -> tuple[Looked, tuple[GapKind | 
     found.measured += [effect for effect in (level, sided, follows) if effect is not None]
     kinds = _kinds(level, sided, follows)
     if _filled(pair, masks, found):
+        return found, kinds
+    late = late_gap(pair, masks, level)
+    found.add(late)
+    if late.causes:
         return found, kinds
     if kinds[0] == kinds[1] != "noise":
         if kinds[0] != EQUAL:
