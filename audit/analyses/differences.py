@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -10,6 +10,7 @@ from audit.analyses.batch_effect import batch_causes
 from audit.analyses.data_effect import data_causes
 from audit.analyses.findings import Cause, Looked
 from audit.analyses.grouping_effect import grouping_causes
+from audit.analyses.infer import Inference
 from audit.analyses.logging_effect import logging_causes
 from audit.analyses.numerics_effect import numerics_causes, numerics_facts
 from audit.analyses.pair import Pair
@@ -34,17 +35,21 @@ def read_ahead(rows: RunRows) -> None:
         rows.facts.read(["loss_tokens", *(name for name in wanted if set(read_name(name).needs) <= held)])
 
 
-def differences(pair: Pair, settings: Iterable[Cause]) -> tuple[Looked, list[Skipped]]:
+def differences(
+    pair: Pair, settings: Iterable[Cause], inferred: Sequence[Inference] = ()
+) -> tuple[Looked, list[Skipped]]:
     """Compare data, groups, tokens, log-probs, policies and the logs themselves.
 
     Parameters
     ----------
     settings : iterable of Cause
         What the two configs give differently; a cause that the logs show as well is told once.
+    inferred : two Inference, or none
+        What the advantages of A and of B say.
     """
     data, skipped = data_causes(pair)
     found = Looked(causes=[*data, *settings])
-    grouping, shapes = grouping_causes(pair)
+    grouping, shapes = grouping_causes(pair, inferred)
     found.add(grouping)
     if any("regrouped" in cause.evidence for cause in grouping.causes):
         # One fault, told once: a group key that is new for every response.

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from audit.analyses.findings import Looked, Unseen, finding
 from audit.analyses.group_shapes import GroupShapes, group_shapes
+from audit.analyses.infer import Inference
 from audit.analyses.outcomes import first_pass
 from audit.analyses.pair import Pair
+from audit.analyses.regrouped import regrouped
 from audit.analyses.samples import samples_of
 from audit.analyses.skips import Skips
 from audit.facts.rows import RunRows, dense
@@ -27,8 +31,16 @@ _KINDS = {
 }
 
 
-def grouping_causes(pair: Pair) -> tuple[Looked, tuple[GroupShapes | None, ...]]:
-    """Compare irregular groups; also returns the shapes of each run's groups."""
+def grouping_causes(
+    pair: Pair, inferred: Sequence[Inference] = ()
+) -> tuple[Looked, tuple[GroupShapes | None, ...]]:
+    """Compare irregular groups; also returns the shapes of each run's groups.
+
+    Parameters
+    ----------
+    inferred : two Inference, or none
+        What the advantages of A and of B say; they show groups that were formed otherwise than logged.
+    """
     found = Looked()
     lacking = pair.lacking("group_id")
     if lacking:
@@ -46,6 +58,8 @@ def grouping_causes(pair: Pair) -> tuple[Looked, tuple[GroupShapes | None, ...]]
     if alone[0] != alone[1]:
         _keyed_by_response(pair, totals, alone.index(True), found)
         return found, (shapes[0], shapes[1])
+    if inferred:
+        found.add(regrouped(inferred[0], inferred[1]))
     for kind, words in _KINDS.items():
         counts = [getattr(s, kind) for s in shapes]
         if None not in counts:

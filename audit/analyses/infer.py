@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from itertools import chain
 
 import msgspec
@@ -12,15 +13,18 @@ from audit.analyses.infer_blocks import Centring, centring, other_sets
 from audit.analyses.infer_candidate import Candidate, candidate_of
 from audit.analyses.infer_grid import EPSILONS, rarer, raw_singletons, scales, usual, with_solved_epsilon
 from audit.analyses.infer_outside import baseline_of_components, outside, unshaped_baseline
-from audit.analyses.infer_problem import EXACT, Problem, fitted, fitted_if_near
-from audit.analyses.infer_readings import against_first, group_size, poisoned, recounted, regrouped
+from audit.analyses.infer_problem import EXACT, Problem, fitted, fitted_if_near, like
+from audit.analyses.infer_readings import against_first, batches, group_size, poisoned, recounted, regrouped
 from audit.analyses.infer_shaping import overlong, per_component, reweighted, with_term
 from audit.analyses.infer_terms import Term, components_of, kl_terms, length_terms
 from audit.analyses.infer_words import not_identifiable
+from audit.analyses.row_copies import row_copies
 from audit.errors import AuditError
 from audit.facts.rows import RunRows
 from audit.facts.weigh import coefficients_of
-from audit.objectives.advantages import objective_reward
+from audit.objectives.advantages import advantages, objective_reward
+from audit.objectives.batch import Responses
+from audit.objectives.coefficients import needs_token_pass
 from audit.objectives.objective import Baseline, Objective, Shaping
 
 __all__ = ["EPSILONS", "EXACT", "Candidate", "Inference", "infer"]
@@ -71,12 +75,11 @@ def infer(rows: RunRows, declared: Objective | None) -> Inference:
         return Inference(status="skipped", reason="every logged advantage is zero or missing", n=n)
     shaping = declared.shaping if declared is not None else Shaping()
     try:
-        problem = Problem(logged, rows.responses(Objective(shaping=shaping)), use, shaping)
+        problem, copies = _problem(rows, logged, use, shaping)
         declared_residual = None
         found = list(_usual(problem))
         if declared is not None and declared.baseline.kind != "logged":
-            made = np.asarray(coefficients_of(rows, declared).advantage)
-            declared_residual = problem.residual(made)
+            declared_residual = problem.residual(_declared_advantage(rows, declared, copies))
             if declared_residual < EXACT and not _fits(found):
                 found.append(candidate_of(declared, declared_residual))
         readings, same_groups = regrouped(rows, problem)
@@ -89,6 +92,30 @@ def infer(rows: RunRows, declared: Objective | None) -> Inference:
         # The declared shaping cannot be applied to this log: its components were not logged.
         return Inference(status="skipped", reason=str(error), n=n)
     return _concluded(problem, found, declared_residual, same_groups)
+
+
+def _problem(
+    rows: RunRows, logged: np.ndarray, use: np.ndarray, shaping: Shaping
+) -> tuple[Problem, np.ndarray]:
+    """The plain reading, and the rows that it leaves out: copies, which the trainer had once."""
+    copies = row_copies(rows)
+    problem = Problem(logged, rows.responses(Objective(shaping=shaping)), use, shaping)
+    if copies is None or not copies.any():
+        return problem, np.zeros(rows.num_rows, dtype=bool)
+    return problem.read(use & ~copies, traits={}, sample_weight=_once(problem.responses, copies)), copies
+
+
+def _once(responses: Responses, copies: np.ndarray) -> np.ndarray:
+    weight = responses.sample_weight
+    return np.where(copies, 0.0, 1.0 if weight is None else np.asarray(weight))
+
+
+def _declared_advantage(rows: RunRows, declared: Objective, copies: np.ndarray) -> np.ndarray:
+    if not copies.any() or needs_token_pass(declared):
+        return np.asarray(coefficients_of(rows, declared).advantage)
+    responses = rows.responses(declared)
+    weight = like(responses.reward, _once(responses, copies))
+    return np.asarray(advantages(replace(responses, sample_weight=weight), declared))
 
 
 def _concluded(
@@ -141,7 +168,8 @@ def _stages(
     yield lambda: fitted_if_near(problem, rarer(problem))
     first = [(Baseline(), scale) for scale in scales(("group_std",))]
     yield lambda: fitted_if_near(against_first(rows, problem), first)
-    yield lambda: list(other_sets(problem, group_size(rows, problem)))
+    size, passes = group_size(rows, problem), batches(rows, problem)
+    yield lambda: list(other_sets(problem, size, passes))
     if problem.shaping.per_component:
         return
     plain = _shaped(problem)

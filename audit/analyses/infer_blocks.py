@@ -78,8 +78,24 @@ class _Table:
     """Shape (2, G - 1); column k - 1: k of the G rows have the higher reward."""
 
 
-def other_sets(problem: Problem, size: int) -> Iterator[Candidate]:
-    """Candidates of sets of ``size`` rows that the log does not name; for rewards of two values."""
+def other_sets(problem: Problem, size: int, passes: np.ndarray) -> Iterator[Candidate]:
+    """Candidates of sets of rows that the log does not name; for rewards of two values.
+
+    Parameters
+    ----------
+    size : int
+        Of a group.
+    passes : int64, shape (R,)
+        The batch of a row whatever its inner pass.
+    """
+    for width in dict.fromkeys((size, 2 * size, size // 2)):
+        yield from _sets(problem, width, problem.batch, "of a batch")
+    repeats = round(len(np.unique(problem.batch)) / max(len(np.unique(passes)), 1))
+    if repeats > 1:
+        yield from _sets(problem, repeats * size, passes, f"of a batch in all of its {repeats} passes")
+
+
+def _sets(problem: Problem, size: int, batch: np.ndarray, where: str) -> Iterator[Candidate]:
     use = problem.use
     reward, logged = problem.reward[use], problem.logged[use]
     held = np.unique(reward)
@@ -88,8 +104,8 @@ def other_sets(problem: Problem, size: int) -> Iterator[Candidate]:
     high = (reward == held[1]).astype(np.int64)
     for table in _tables(float(held[0]), float(held[1]), size):
         residual, k = _nearest(table, high, logged)
-        if residual < EXACT and _in_proportion(problem.batch[use], high, k, size):
-            traits = {"grouping": f"sets of {size} rows of a batch that the log does not name"}
+        if residual < EXACT and _in_proportion(batch[use], high, k, size):
+            traits = {"grouping": f"sets of {size} rows {where} that the log does not name"}
             yield candidate_of(table.objective, residual, **(problem.traits | traits))
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from audit.analyses.infer_candidate import FIRST
 from audit.analyses.infer_problem import Problem
 from audit.facts.rows import RunRows, dense
+from audit.logs.arrays import to_numpy
 from audit.objectives.objective import Shaping
 
 
@@ -22,8 +23,7 @@ def groupings(rows: RunRows, problem: Problem) -> dict[str, np.ndarray]:
     if not rows.table["micro_batch"].null_count:
         made["micro-batches"] = np.asarray(problem.responses.micro_batch)
     if rows.has("trajectory_id"):
-        trajectory = rows.table["trajectory_id"].combine_chunks().dictionary_encode(null_encoding="encode")
-        made["trajectory_id"] = dense(np.asarray(trajectory.indices), batch)
+        made["trajectory_id"] = dense(_column(rows, "trajectory_id"), batch)
     size = group_size(rows, problem)
     place, count = _places(batch)
     for width in dict.fromkeys((size, 2 * size, size // 2)):
@@ -39,6 +39,20 @@ def group_size(rows: RunRows, problem: Problem) -> int:
     sizes = np.bincount(problem.group)
     typical = int(np.bincount(sizes[sizes > 0]).argmax()) if len(sizes) else 0
     return rows.run.manifest.group_size or typical
+
+
+def batches(rows: RunRows, problem: Problem) -> np.ndarray:
+    """Code of the batch of each row whatever its inner pass: the first of its group; int64, shape (R,)."""
+    group = _column(rows, "group_id")
+    first = np.full(int(group.max(initial=-1)) + 1, np.iinfo(np.int64).max)
+    np.minimum.at(first, group, problem.batch)
+    return dense(first[group])
+
+
+def _column(rows: RunRows, name: str) -> np.ndarray:
+    """Code of each string of a column, null among them, int64, shape (R,)."""
+    encoded = rows.table[name].combine_chunks().dictionary_encode(null_encoding="encode")
+    return to_numpy(encoded.indices).astype(np.int64)
 
 
 def _places(batch: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
