@@ -11,6 +11,7 @@ from audit.analyses.coalitions import TIE
 from audit.analyses.effect import SAME_DIRECTION, ObjectiveEffect, PartEffect
 from audit.analyses.findings import Cause, Effect, Unseen, finding
 from audit.analyses.infer import Inference
+from audit.analyses.loss_inference import LossInference
 from audit.analyses.skipped import Skipped
 from audit.analyses.timeline import Course
 from audit.stats import Estimate
@@ -47,6 +48,7 @@ def decide(
     inferred: tuple[Inference, Inference],
     outcomes: list[Effect],
     *,
+    losses: Sequence[LossInference] = (),
     changes: dict[str, str] | None,
     skipped: list[Skipped],
     not_identifiable: Sequence[Unseen] = (),
@@ -57,7 +59,8 @@ def decide(
 
     ``changes`` are the parts in which the declared objectives differ (None: not both declare one); a part
     whose effect these logs cannot measure is still named, without a share. ``skipped`` are the checks that
-    these logs cannot carry: what was not compared is not called noise. ``not_identifiable`` are causes
+    these logs cannot carry: what was not compared is not called noise. ``losses`` are what the logged scalars
+    of A and of B say. ``not_identifiable`` are causes
     outside of the objective that they cannot show, ``parted`` the metrics in which the runs part, in order.
     """
     if same_log:
@@ -65,7 +68,7 @@ def decide(
     causes: list[Cause] = []
     whole = _whole(effects)
     if whole is not None:
-        confidence = _confidence(inferred, declared=changes is not None)
+        confidence = _confidence(inferred, losses, declared=changes is not None)
         causes += [_cause_of(part, whole, confidence) for part in whole.parts if _matters(part, whole)]
         causes.sort(key=lambda cause: -(cause.share or 0.0))
     measured = {name for effect in effects for part in effect.parts for name in part.part.split(TIE)}
@@ -74,11 +77,11 @@ def decide(
             summary = f"{part} is declared to differ ({change}); these logs cannot say how much that moves."
             causes.append(finding(f"objective.{part}", 0.5, summary, {"change": change}))
     causes += sorted(other, key=lambda cause: -cause.confidence)
-    said = _contradictions(inferred) + _text(causes, whole, outcomes, skipped)
+    said = _contradictions(inferred, losses) + _text(causes, whole, outcomes, skipped)
     return Verdict(causes, said + _when(parted) + _unseen(not_identifiable), list(not_identifiable))
 
 
-def _contradictions(inferred: tuple[Inference, Inference]) -> str:
+def _contradictions(inferred: tuple[Inference, Inference], losses: Sequence[LossInference]) -> str:
     """What a log shows against its own declaration comes first: every other number rests on it."""
     sentences = []
     for name, side in zip(("A", "B"), inferred, strict=True):
@@ -89,6 +92,11 @@ def _contradictions(inferred: tuple[Inference, Inference]) -> str:
                 else "no candidate fits them either"
             )
             sentences.append(f"{name}'s advantages are not those that it declares; {fit}. ")
+    for name, loss in zip("AB", losses, strict=False):
+        if loss.contradictions:
+            sentences.append(
+                f"{name}'s logged loss is not the one that it declares: {'; '.join(loss.contradictions)}. "
+            )
     return "".join(sentences)
 
 
@@ -147,14 +155,21 @@ def _cause_of(part: PartEffect, whole: ObjectiveEffect, confidence: float) -> Ca
     return Cause(cause_id, 0.0, None, None, confidence, summary, evidence)
 
 
-def _confidence(inferred: tuple[Inference, Inference], *, declared: bool) -> float:
-    """Declared and borne out by both logs; declared only; inferred only; contradicted by a log."""
+def _confidence(
+    inferred: tuple[Inference, Inference], losses: Sequence[LossInference], *, declared: bool
+) -> float:
+    """Declared and borne out by both logs; declared only; inferred only; contradicted by a log.
+
+    A loss that is reproduced at every step says more than advantages do: of the parts, all but the baseline.
+    """
     if any(side.agrees is False for side in inferred):
         return 0.5
+    if any(loss.agrees is False for loss in losses):
+        return 0.75
     confirmed = all(side.agrees for side in inferred)
     if declared:
         return 0.95 if confirmed else 0.75
-    return 0.6
+    return 0.85 if losses and all(loss.status == "fits" for loss in losses) else 0.6
 
 
 def _text(

@@ -61,7 +61,7 @@ def test_two_seeds_with_every_column_have_no_cause(tmp_path) -> None:
         assert [cause.id for cause in one.verdict.causes] == []
         assert [cause.id for cause in other.verdict.causes] == []
         assert one.timeline.parted == []
-        assert {unseen.cause for unseen in one.verdict.not_identifiable} <= {"model.init"}
+        assert {unseen.cause for unseen in one.verdict.not_identifiable} <= {"model.init", "optimiser"}
         assert len(one.measured) > 8
 
 
@@ -255,7 +255,7 @@ def test_what_a_log_cannot_show_is_named_with_its_column(tmp_path) -> None:
     rows = [[{k: v for k, v in r.items() if not k.startswith("logp_s")} for r in made(s)] for s in (1, 2)]
     found, _ = compared(tmp_path, *rows)
     needs = {unseen.cause: unseen.needs for unseen in found.verdict.not_identifiable}
-    assert set(needs) - {"model.init"} == {"numerics.mismatch", "sampling.support"}
+    assert set(needs) - {"model.init"} == {"numerics.mismatch", "sampling.support", "optimiser"}
     assert needs["sampling.support"] == "logp_sampler in both runs; or entropy in both runs"
     assert "Not identifiable from these logs: numerics.mismatch, sampling.support" in found.verdict.text
 
