@@ -53,7 +53,7 @@ def _listed(values: list[Any], *, number: bool) -> str:
     numbers = sorted(value for value in values if value is not None)
     if number and len(numbers) > 1:
         return f"between {numbers[0]:g} and {numbers[-1]:g}" + (", or none" if None in values else "")
-    named = ["none" if value is None else str(value) for value in values]
+    named = ["none" if v is None else f"{v:g}" if isinstance(v, float) else str(v) for v in values]
     return f"{', '.join(named[:-1])} or {named[-1]}"
 
 

@@ -23,12 +23,14 @@ def regrouped(a: Inference, b: Inference) -> Looked:
     """
     found = Looked()
     names = [_grouping(side) for side in (a, b)]
-    if names[0] != names[1] and GROUPED_BY_ID in names:
-        at = 1 if names[0] == GROUPED_BY_ID else 0
-        found.causes.append(_other_groups((a, b), at, names[at] or ""))
-    elif names[0] is not None and names[0] == names[1] != GROUPED_BY_ID:
-        found.notes.append(f"The advantages of both runs fit groups by {names[0]}, not by group_id.")
-    elif None in names:
+    in_a, in_b = names
+    if in_a is not None and in_b is not None:
+        if in_a == in_b != GROUPED_BY_ID:
+            found.notes.append(f"The advantages of both runs fit groups by {in_a}, not by group_id.")
+        elif in_a != in_b:
+            at = 1 if in_a == GROUPED_BY_ID else 0
+            found.causes.append(_other_groups((a, b), at, names[at] or ""))
+    else:
         scattered = [_scattered(side) for side in (a, b)]
         for at in (0, 1):
             other = (a, b)[1 - at].centring
