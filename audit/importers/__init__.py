@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from audit.importers.opening import detect, open_foreign
+from audit.importers.mapping import Mapping, mapping_near
+from audit.importers.opening import choose, open_foreign
 from audit.importers.registry import IMPORTERS
 from audit.logs import find_runs, open_run
 from audit.logs.catalogue import FOREIGN_OPENERS
@@ -18,8 +19,9 @@ __all__ = ["IMPORTERS", "find_runs", "open_run"]
 
 
 def _open(path: Path, listing: bool) -> Run | None:
-    found = detect(path, IMPORTERS)
-    return None if found is None else open_foreign(path, found[0], listing=listing)
+    mapping = mapping_near(path) or Mapping()
+    found = choose(path, IMPORTERS, mapping.format)
+    return None if found is None else open_foreign(path, found[0], mapping.options(), listing=listing)
 
 
 FOREIGN_OPENERS[:] = [_open]

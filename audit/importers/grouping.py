@@ -55,9 +55,9 @@ def regroup(
     if not len(own) or np.any(own < 0):
         return rebuild(prompts, steps, how, size)
     if len(np.unique(own)) == len(own):
-        found = rebuild(prompts, steps, how, size)
-        if found.group is None:
+        if np.unique(np.stack([steps, prompts]), axis=1).shape[1] == len(own):
             return None
+        found = rebuild(prompts, steps, how, size)
         return found._replace(own="dropped", notes=("every row has a group id for itself", *found.notes))
     if _restart(prompts, steps, own):
         return Groups(None, 0, ("group ids start again at every step: told apart by step",), "by step")

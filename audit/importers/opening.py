@@ -53,6 +53,30 @@ def named(name: str, importers: tuple[Importer, ...]) -> Importer:
     return by_name[name]
 
 
+def choose(
+    path: Path, importers: tuple[Importer, ...], said: str | None = None
+) -> tuple[Importer, Detection] | None:
+    """Return the importer of the format that somebody said, else the surest; None where none is.
+
+    Raises
+    ------
+    UnknownName
+        There is no such format.
+    BadLog
+        The path is no log of the format that was said.
+    """
+    if said is None:
+        return detect(path, importers)
+    importer = named(said, importers)
+    seen = importer.detect(path)
+    if seen is None:
+        other = detect(path, importers)
+        looks = f"; it looks like {other[0].name}: {other[1].reason}" if other else ""
+        msg = f"{path}: is no {said} log ({importer.title}){looks}."
+        raise BadLog(msg)
+    return importer, seen
+
+
 class Watcher(msgspec.Struct):
     """Told how an import goes on."""
 

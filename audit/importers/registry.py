@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from audit.importers import trl
+from audit.importers import generic, trl
 from audit.importers.interface import Importer
 
-IMPORTERS: tuple[Importer, ...] = (trl.IMPORTER,)
+IMPORTERS: tuple[Importer, ...] = (trl.IMPORTER, generic.IMPORTER)

@@ -65,10 +65,12 @@ def test_directory_with_metrics_only(tmp_path):
     refused(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["log.parquet", "log.csv"])
-def test_text_file(tmp_path, name):
+@pytest.mark.parametrize(
+    ("name", "said"), [("log.parquet", "not Parquet"), ("log.txt", "not Parquet"), ("log.csv", "prompt")]
+)
+def test_text_file(tmp_path, name, said):
     (tmp_path / name).write_text("step,reward\n1,0.5\n")
-    assert "not Parquet" in refused(tmp_path / name)
+    assert said in refused(tmp_path / name)
 
 
 def test_only_unfinished_files(tmp_path):

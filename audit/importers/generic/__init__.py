@@ -1,0 +1,196 @@
+"""Any file of responses (Parquet, JSONL, JSON, CSV, TSV): columns by mapping, by name, by alias."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from audit.errors import BadLog, closest
+from audit.importers.generic.columns import Plan, missing, plan_of, unknown
+from audit.importers.generic.files import kind_of, records_of
+from audit.importers.generic.values import numbered, rows_of
+from audit.importers.interface import Book, Detection, Importer, Row, Source, Unit
+from audit.importers.mapping import FILE_NAME, mapping_near
+from audit.importers.repeats import REPEATED, Repeats
+from audit.importers.values import OddValue
+from audit.logs.files import ROLLOUTS, numeric_order
+from audit.logs.manifest import Manifest, read_manifest
+from audit.schema import LOG_PROBS
+
+PEEKED = 200
+"""Records that are looked at for names before the first is read."""
+_STEP_FILE = re.compile(r"(?:^|step|iter|iteration|batch)[-_ ]*(\d+)$", re.IGNORECASE)
+_OURS = {"prompt_id", "group_id", "sample_index"}
+_NO_RECORDS = {"run.json", "config.json", "args.json", "training_args.json", "trainer_state.json"}
+
+
+def detect(path: Path) -> Detection | None:
+    """Take a file of records, however it names them, and a folder of files that name a prompt and a reward.
+
+    Never surely: every other format comes first. What it takes only where it is asked for by name has a
+    confidence below the least: Parquet that lacks columns (opening it says which), folders with folders in
+    them.
+    """
+    if path.is_file():
+        kind = kind_of(path)
+        if kind is None or path.name in _NO_RECORDS:
+            return None
+        lacking = kind == ".parquet" and _lacks(path, path)
+        return Detection(0.05 if lacking else 0.31, f"records in {path.name}")
+    files = _files(path) if path.is_dir() and not (path / ROLLOUTS).is_dir() else []
+    if not files:
+        return None
+    nested = any(f.is_dir() and not f.name.startswith((".", "_")) for f in path.iterdir())
+    lacking = nested or _lacks(files[0], path)
+    return Detection(0.05 if lacking else 0.3, f"records in {files[0].name}")
+
+
+def units(path: Path) -> list[Unit]:
+    """One a file where files are named by step, else one for all: shards share groups."""
+    if path.is_file():
+        return [Unit(path.name, (path,))]
+    files = _files(path)
+    steps = [_step_of(file) for file in files]
+    if None not in steps and len(set(steps)) == len(steps):
+        return [Unit(file.name, (file,)) for file in files]
+    return [Unit(path.name, tuple(files))] if files else []
+
+
+def rows(unit: Unit, source: Source, book: Book) -> Iterator[Row]:
+    """Read the records of a unit.
+
+    Raises
+    ------
+    BadLog
+        They name no prompt or no reward, or a declared column is in none of them.
+    """
+    repeats = Repeats()
+    for file in unit.files:
+        step = _step_of(file) if len(unit.files) == 1 and source.path.is_dir() else None
+        yield from numbered(_rows(file, source, book, repeats), book, step)
+    if repeats.back:
+        book.note(
+            "steps come back after later ones, with other rows (a restart, or several writers): whether the "
+            "earlier rows were trained on is not known"
+        )
+
+
+def manifest(path: Path) -> Manifest:
+    """Read the run.json beside the log; without one only the name is known."""
+    folder = path if path.is_dir() else path.parent
+    name = path.name.split(".")[0] if path.is_file() else None
+    found = read_manifest(folder, run_id=name or None)
+    return found if found.declared else msgspec.structs.replace(found, length_unit="tokens")
+
+
+def _rows(file: Path, source: Source, book: Book, repeats: Repeats) -> Iterator[Row]:
+    declared = source.options.columns
+    stream = records_of(file, book)
+    first = list(islice(stream, PEEKED))
+    names = list(dict.fromkeys(str(name) for record in first for name in record))
+    if first:
+        _check(names, declared, book)
+    plans: dict[tuple[str, ...], Plan] = {}
+    for number, record in enumerate(chain(first, stream)):
+        keys = tuple(map(str, record))
+        plan = plans.get(keys)
+        if plan is None:
+            if len(plans) > 1000:
+                plans.clear()
+            plan = plans[keys] = plan_of(keys, declared)
+        try:
+            made = rows_of(record, plan)
+        except OddValue as odd:
+            book.reject(str(odd))
+            continue
+        if number < PEEKED:
+            _look(made, book)
+        step = made[0].get("step") if made else None
+        if repeats.repeated(step if isinstance(step, (int, str)) else None, record):
+            book.reject(REPEATED, len(made))
+            continue
+        yield from made
+
+
+def _check(names: list[str], declared: dict[str, str], book: Book) -> None:
+    """Refuse a file that lacks what is needed, and say which names mean nothing."""
+    for column, name in declared.items():
+        if name not in names and name.split(".")[0] not in names:
+            msg = f"no record has {name!r}, which was declared to be {column}.{closest(name, names)}"
+            raise BadLog(msg)
+    plan = plan_of(names, declared)
+    if lacks := missing(plan):
+        msg = (
+            f"has no column for {' and none for '.join(lacks)}. It has {', '.join(names[:20]) or 'none'}. "
+            f"Say which is which: rlaudit import --column NAME=SOURCE, or [columns] in {FILE_NAME} beside it."
+        )
+        raise BadLog(msg)
+    rest, asked = unknown(names, plan)
+    if rest:
+        book.note(f"kept in extra, as no column of the schema: {', '.join(sorted(rest))}")
+    if asked:
+        book.note(f"kept in extra, as what they are has to be said (--column): {', '.join(sorted(asked))}")
+
+
+def _look(made: list[Row], book: Book) -> None:
+    for row in made:
+        for name in LOG_PROBS:
+            values = row.get(name)
+            if isinstance(values, list) and any(isinstance(v, (int, float)) and v > 1e-3 for v in values):
+                book.note(f"{name} holds values above 0: these are no log-probabilities (negated?)")
+
+
+def _lacks(file: Path, log: Path) -> bool:
+    """Whether a file lacks what is needed, or is a broken log of our own, of which opening it says more."""
+    names, declared = _names(file), _declared(log)
+    ours = kind_of(file) == ".parquet" and len(_OURS & set(names)) > 1 and not declared
+    return ours or bool(missing(plan_of(names, declared)))
+
+
+def _names(file: Path) -> list[str]:
+    """Names of the first records of a file; none where it cannot be read."""
+    try:
+        first: list[dict[str, Any]] = list(islice(records_of(file, Book()), 3))
+    except (OSError, EOFError, BadLog, ValueError, pa.ArrowException):
+        return []
+    return list(dict.fromkeys(str(name) for record in first for name in record))
+
+
+def _declared(path: Path) -> dict[str, str]:
+    try:
+        mapping = mapping_near(path)
+    except BadLog:
+        return {}
+    return {} if mapping is None else mapping.columns
+
+
+def _files(path: Path) -> list[Path]:
+    """Files of records of the most frequent kind of a folder, in numeric order."""
+    found = [f for f in path.iterdir() if f.name[0] not in "._" and kind_of(f) and f.name not in _NO_RECORDS]
+    found = [f for f in found if f.is_file() and not f.name.startswith(("metrics", "wandb-"))]
+    kinds = [kind_of(f) for f in found]
+    most = max(sorted({k for k in kinds if k}), key=kinds.count, default=None)
+    return sorted((f for f in found if kind_of(f) == most), key=lambda f: numeric_order(f.name))
+
+
+def _step_of(file: Path) -> int | None:
+    found = _STEP_FILE.search(file.name.split(".")[0])
+    return int(found[1]) if found and len(found[1]) < 16 else None
+
+
+IMPORTER = Importer(
+    name="generic",
+    title="any Parquet, JSONL, JSON, CSV or TSV file of responses; columns by name, alias or --column",
+    detect=detect,
+    units=units,
+    rows=rows,
+    manifest=manifest,
+    grouping="blocks",
+    cannot="",
+)
