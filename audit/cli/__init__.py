@@ -16,6 +16,7 @@ from audit.cli import (
     dialect,
     facts,
     figures,
+    imports,
     objectives,
     policies,
     single,
@@ -23,6 +24,7 @@ from audit.cli import (
     weights,
 )
 from audit.cli.fail import fail
+from audit.cli.import_progress import watching_imports
 from audit.errors import AuditError
 
 app = typer.Typer(
@@ -42,6 +44,7 @@ for group in (
     policies,
     weights,
     objectives,
+    imports,
     dialect,
     facts,
     cache,
@@ -72,7 +75,8 @@ def _root(
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; bad input is one line on stderr and exit code 2."""
     try:
-        app(arguments, prog_name="rlaudit")
+        with watching_imports():
+            app(arguments, prog_name="rlaudit")
     except AuditError as error:
         fail(str(error))
     except BrokenPipeError:

@@ -135,3 +135,5 @@ class Importer:
     scalars: Callable[[Path], Iterator[Scalar]] = no_scalars
     cannot: str = ""
     """What such a log does not hold, in a sentence."""
+    holds: tuple[str, ...] = ()
+    """Columns of the schema that such a log can fill, beyond step, prompt_id, group_id and sample_index."""

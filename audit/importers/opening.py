@@ -133,7 +133,7 @@ def opened(place: Path, source: Source, importer: Importer, report: Report) -> R
         path=source.path,
         home=place,
         run_id=source.manifest.run_id,
-        manifest=_with_size(source.manifest, source.options),
+        manifest=with_options(source.manifest, source.options),
         format=importer.name,
         rejected=report.rejected(),
         notes=(*report.notes(), *lost),
@@ -141,19 +141,20 @@ def opened(place: Path, source: Source, importer: Importer, report: Report) -> R
     )
 
 
-def _with_size(manifest: Manifest, options: Options) -> Manifest:
+def with_options(manifest: Manifest, options: Options) -> Manifest:
+    """Return a manifest with the group size that somebody said, where it has none."""
     if options.group_size is None or manifest.group_size is not None:
         return manifest
     return msgspec.structs.replace(manifest, group_size=options.group_size)
 
 
-def write_scalars(importer: Importer, path: Path, place: Path) -> None:
-    """Write what the trainer logged as scalars to ``metrics/``; nothing where it logged none."""
+def write_scalars(importer: Importer, path: Path, place: Path) -> int:
+    """Write what the trainer logged as scalars to ``metrics/``; returns how many, 0 where it logged none."""
     rows = list(importer.scalars(path))
     folder = place / "metrics"
     if not rows:
         shutil.rmtree(folder, ignore_errors=True)
-        return
+        return 0
     folder.mkdir(parents=True, exist_ok=True)
     steps, names, values = zip(*rows, strict=True)
     columns = {
@@ -166,6 +167,7 @@ def write_scalars(importer: Importer, path: Path, place: Path) -> None:
     temporary = folder / ".part-00000.tmp"
     pq.write_table(pa.table(columns, schema=SCHEMA), temporary, compression="zstd")
     temporary.replace(folder / "part-00000.parquet")
+    return len(rows)
 
 
 def _place(source: Source, importer: Importer) -> Path:

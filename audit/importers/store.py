@@ -118,6 +118,10 @@ def bring_up_to_date(
     before = _previous(importer, source, place, options)
     units = list(importer.units(source.path))
     kept, todo = _plan(units, before, place)
+    if todo:
+        # Before the first file, so that an import that is killed knows its own place.
+        place.mkdir(parents=True, exist_ok=True)
+        _save(place, Report(str(source.path), importer.name, options, _in_order(kept, units)))
     (place / ROLLOUTS).mkdir(parents=True, exist_ok=True)
     if begin is not None:
         begin(sum(size for _, prints in todo for _, size, _ in prints))
@@ -207,7 +211,8 @@ def prints_of(unit: Unit) -> tuple[Print, ...]:
 def _previous(importer: Importer, source: Source, place: Path, options: dict[str, Any]) -> dict[str, Entry]:
     report = read_report(place)
     if report is None:
-        if place.is_dir() and any(place.iterdir()) and not (place / REPORT).exists():
+        others = place.is_dir() and any(not each.name.startswith(".import.") for each in place.iterdir())
+        if others and not (place / REPORT).exists():
             msg = f"{place}: is not empty and holds no import; name another directory."
             raise BadLog(msg)
         return {}

@@ -12,9 +12,12 @@ if TYPE_CHECKING:
     from audit.report.text.check import show_check
     from audit.report.text.clipping import show_clipping
     from audit.report.text.explanation import show_explanation
+    from audit.report.text.formats import show_formats
     from audit.report.text.groups import show_groups
+    from audit.report.text.imported import show_imported
     from audit.report.text.kl import show_kl
     from audit.report.text.length import show_length
+    from audit.report.text.many import show_many
     from audit.report.text.mismatch import show_mismatch
     from audit.report.text.prompts import show_prompts
     from audit.report.text.rewards import show_rewards
@@ -25,9 +28,12 @@ __all__ = [
     "show_check",
     "show_clipping",
     "show_explanation",
+    "show_formats",
     "show_groups",
+    "show_imported",
     "show_kl",
     "show_length",
+    "show_many",
     "show_mismatch",
     "show_prompts",
     "show_rewards",
