@@ -5,7 +5,9 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from audit.analyses.groups import groups_of
+from audit.analyses.checks.look import Look
+from audit.analyses.checks.registry import measures, run_checks
+from audit.analyses.checks.token_batch import TokenLook
 from audit.analyses.infer import Inference, infer
 from audit.analyses.skipped import Skipped
 from audit.analyses.summary import skipped_checks
@@ -15,9 +17,6 @@ from audit.facts.rows import RunRows
 from audit.logs import Run, validate
 from audit.objectives.objective import Objective
 from audit.schema import Problem
-
-NOISE = 1e-4
-"""|log-ratio| below this is rounding, not another policy; heuristic."""
 
 
 class Coverage(msgspec.Struct, frozen=True):
@@ -49,7 +48,8 @@ def check(run: Run) -> Check:
 
     Numbers are only recomputed where the log has no error that would make them meaningless.
     """
-    problems = list(validate(run))
+    tokens = TokenLook(measures(run), characters="response" in run.columns)
+    problems = list(validate(run, [tokens]))
     skipped = skipped_checks(run)
     inferred = None
     rows: RunRows | None = None
@@ -58,7 +58,10 @@ def check(run: Run) -> Check:
         declared, unread = _declared(run)
         problems += unread
         inferred = infer(rows, declared)
-        problems += [*_advantages(inferred), *_groups(rows, declared), *_ratio(rows, declared)]
+        problems += _advantages(inferred)
+        found, left_out = run_checks(Look(run, rows, tokens, declared, inferred))
+        problems += found
+        skipped += left_out
     except AuditError as error:
         skipped.append(Skipped("recomputing anything from the tokens", str(error)))
     return Check(
@@ -106,83 +109,6 @@ def _advantages(inferred: Inference) -> list[Problem]:
             hint="The weights of `rlaudit weights` use the logged advantages; explain uses what they fit.",
         )
     ]
-
-
-def _groups(rows: RunRows, declared: Objective | None) -> list[Problem]:
-    if not rows.has("group_id"):
-        return []
-    groups = groups_of(rows)
-    problems = []
-    total, alone = int((groups.size > 0).sum()), int((groups.size == 1).sum())
-    grouped = declared is None or declared.baseline.kind in ("group_mean", "leave_one_out")
-    if alone and grouped:
-        reward, advantage = rows.numpy("reward"), rows.logged_advantage
-        raw = advantage is not None and np.allclose(
-            advantage[groups.size[rows.sample] == 1], reward[groups.size[rows.sample] == 1], equal_nan=True
-        )
-        summary = f"{alone} of {total} groups have one response: no baseline can be formed in them."
-        if raw:
-            summary += " Their advantage is the raw reward."
-        problems.append(
-            Problem(
-                id="group.singleton",
-                severity="error" if raw else "warning",
-                column="group_id",
-                rows=int((groups.size[rows.sample] == 1).sum()),
-                summary=summary,
-                hint="A group key that is new for every response is the usual cause: group by prompt_id.",
-            )
-        )
-    dead = float(groups.dead[groups.size > 0].mean()) if total else 0.0
-    if dead > 0.5:
-        problems.append(
-            Problem(
-                id="group.zero-signal",
-                severity="info",
-                column="reward",
-                summary=f"{dead:.0%} of {total} groups carry no signal: all rewards equal.",
-            )
-        )
-    return problems
-
-
-def _ratio(rows: RunRows, declared: Objective | None) -> list[Problem]:
-    """At the first inner pass of the first update the policy is still the old one."""
-    facts = rows.facts
-    if facts is None or not {"logp_theta", "logp_old"} <= rows.run.columns:
-        return []
-    largest = facts["log_ratio_max"]
-    first = rows.update == rows.update[rows.epoch == rows.epoch.min()].min()
-    off = int((largest[first] > NOISE).sum())
-    if declared is not None and declared.ratio.denominator == "sampler":
-        off = 0
-    problems = []
-    if off:
-        problems.append(
-            Problem(
-                id="ratio.not-one-at-start",
-                severity="warning",
-                column="logp_old",
-                rows=off,
-                steps=tuple(int(s) for s in np.unique(rows.step[first])[:5]),
-                summary=(
-                    f"{off} responses of the first update have |log-ratio| up to {largest[first].max():.3g} "
-                    "before any step was taken: logp_old is not the policy that is being updated."
-                ),
-                certainty="likely",
-            )
-        )
-    if not (largest > NOISE).any():
-        problems.append(
-            Problem(
-                id="ratio.always-one",
-                severity="info",
-                column="logp_theta",
-                rows=rows.num_rows,
-                summary="Every policy ratio is 1: clipping is inactive, and its settings make no difference.",
-            )
-        )
-    return problems
 
 
 def _coverage(run: Run, rows: RunRows | None) -> Coverage:

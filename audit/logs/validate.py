@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Protocol
+
 import pyarrow as pa
 
 from audit.errors import BadLog
@@ -14,7 +17,17 @@ from audit.schema import TOKEN_LISTS, Problem
 _ORDER = ("error", "warning", "info")
 
 
-def validate(run: Run) -> list[Problem]:
+class Observer(Protocol):
+    """Sees every batch in the one pass over the tokens."""
+
+    columns: tuple[str, ...]
+    """Columns that it needs beside those of the validation."""
+
+    def see(self, batch: pa.RecordBatch) -> None:
+        """Look at one canonical batch, in row order."""
+
+
+def validate(run: Run, observers: Sequence[Observer] = ()) -> list[Problem]:
     """Check a whole log against the schema, and against itself.
 
     Reads every token once, in bounded memory.
@@ -23,6 +36,8 @@ def validate(run: Run) -> list[Problem]:
     ----------
     run : Run
         Any run, native or imported.
+    observers : sequence of Observer
+        What else wants to see the tokens while they are read.
 
     Returns
     -------
@@ -30,7 +45,9 @@ def validate(run: Run) -> list[Problem]:
         Errors first; empty where the log is in order. A file that turns out to be damaged is one of the
         problems; the checks go on with the others.
     """
-    columns = [*ROW_COLUMNS, *(name for name in TOKEN_LISTS if name in run.columns)]
+    more = [name for observer in observers for name in observer.columns]
+    lists = [name for name in TOKEN_LISTS if name in run.columns]
+    columns = list(dict.fromkeys([*ROW_COLUMNS, *lists, *more]))
     tokens = TokenChecks(run)
     rows: list[pa.RecordBatch] = []
     problems = file_problems(run)
@@ -40,6 +57,8 @@ def validate(run: Run) -> list[Problem]:
             for batch in part.batches(columns, max_tokens=1_000_000):
                 tokens.see(batch)
                 rows.append(rows_to_check(batch))
+                for observer in observers:
+                    observer.see(batch)
                 read += batch.num_rows
         except BadLog as error:
             problems.append(
