@@ -47,7 +47,7 @@ class Inference(msgspec.Struct, frozen=True):
     """Whether the declared objective reproduces the advantages; None where nothing was declared."""
     n: int = 0
     table: list[Candidate] = []
-    """The candidates that come closest, the closest first."""
+    """The candidates that come closest, the closest first; of each way, the epsilon that fits best."""
     tried: int = 0
     """Candidates with a residual; the rarer ones are tried only where no usual one fits."""
     not_identifiable: list[str] = []
@@ -139,12 +139,20 @@ def _concluded(
         declared_residual=declared_residual,
         agrees=agrees,
         n=int(problem.use.sum()),
-        table=ranked[:SHOWN],
+        table=_closest(ranked),
         tried=len(found),
         not_identifiable=not_identifiable(equivalent),
         same_groups=same_groups,
         centring=centring(problem),
     )
+
+
+def _closest(ranked: list[Candidate]) -> list[Candidate]:
+    shown: dict[str, Candidate] = {}
+    for candidate in ranked:
+        way = msgspec.structs.replace(candidate, epsilon=0.0, residual=0.0)
+        shown.setdefault(msgspec.json.encode(way).decode(), candidate)
+    return list(shown.values())[:SHOWN]
 
 
 def _fits(found: Iterable[Candidate]) -> bool:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from audit.analyses.effect import ObjectiveEffect
 from audit.analyses.explain import Explanation, RunId
 from audit.analyses.findings import Effect
-from audit.analyses.infer import Candidate, Inference
+from audit.analyses.infer import Inference
+from audit.analyses.infer_words import in_words
 from audit.analyses.skipped import Skipped
 from audit.analyses.timeline import Course, Moment
 from audit.report import format as fmt
 
 PRELIMINARY = "preliminary: one seed a side"
 INCOMPLETE = "not everything could be compared: see Skipped"
-_FIELDS = ("baseline", "scale", "ddof", "epsilon", "reward_kl")
 
 
 def caveats(explanation: Explanation) -> list[str]:
@@ -48,18 +48,8 @@ def inferred_in_words(inference: Inference) -> str:
             else f" (misfit {fmt.number(inference.declared_residual)})"
         )
         pieces.append(f"contradicts the declaration{misfit}")
-    apart = cannot_tell(inference.equivalent)
-    return "; ".join(pieces) + (f"; cannot tell apart: {apart}" if apart else "")
-
-
-def cannot_tell(equivalent: list[Candidate]) -> str:
-    """Name the fields in which candidates that fit alike differ, with their values."""
-    named = []
-    for field in _FIELDS:
-        values = list(dict.fromkeys(getattr(candidate, field) for candidate in equivalent))
-        if len(values) > 1:
-            named.append(f"{field} {', '.join(fmt.setting(value) for value in values)}")
-    return "; ".join(named)
+    pieces += [in_words(inference.equivalent)] if inference.not_identifiable else []
+    return "; ".join(pieces)
 
 
 def moved(effect: Effect) -> str:
