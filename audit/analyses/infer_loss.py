@@ -7,23 +7,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from audit.analyses.infer_clip import Bound, ClipFit, roundest
+from audit.analyses.infer_clip import ClipFit
 from audit.analyses.logged_scalars import Series
 from audit.analyses.loss_fit import LossFit
 from audit.analyses.loss_sample import LossSample
 from audit.analyses.loss_surrogates import Surrogate, kl_sums, surrogates, value
+from audit.analyses.loss_windows import Fit, Windows
 from audit.facts.rows import RunRows
 from audit.objectives.aggregation import aggregation_coefficients
 from audit.objectives.objective import Aggregation, Objective
-
-EXACT = 1e-4
-"""Relative misfit below which a recomputed loss is the logged one, up to float32 rounding; heuristic."""
-NOISE = 3e-7
-"""Rounding of a sum of float32 advantages, relative to their size; heuristic."""
-LEAST = 4
-"""Logged values that a claim needs; heuristic."""
-SHARP = 0.005
-"""A coefficient of the KL that is not known this well is not known; heuristic."""
 
 _KINDS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("seq-mean-token-mean", ("update", "micro_batch")),
@@ -78,95 +70,20 @@ def fit_loss(
     closest: LossFit | None = None
     for free in (False, True):
         for scope in scoped:
-            regressors = {name: windows.mean(scope.nu * sums) for name, sums in kls.items()}
-            for candidate, sums in zip(candidates, values, strict=True):
-                fits = windows.fits(windows.mean(scope.nu * sums), regressors, free=free)
-                for made in fits:
-                    fit = _named(candidate, scope, made)
-                    if made.exact:
-                        found.append(fit)
-                    if closest is None or fit.residual < closest.residual:
-                        closest = fit
+            if free and scope.aggregation.constant == "longest":
+                continue
+            policy = np.stack([windows.mean(scope.nu * sums) for sums in values])
+            means = {name: windows.mean(scope.nu * sums) for name, sums in kls.items()}
+            for fit, at in windows.fits(policy, means, free=free):
+                made = _named(candidates[at], scope, fit)
+                if fit.exact:
+                    found.append(made)
+                if closest is None or made.residual < closest.residual:
+                    closest = made
         if found:
             break
     sees_kl = any(windows.sharp(windows.mean(scoped[0].nu * sums)) for sums in kls.values())
     return LossFits(_ranked(found), closest, len(windows.logged), sees_kl)
-
-
-class Fit(NamedTuple):
-    """Coefficients of one regression."""
-
-    factor: float
-    kl: str
-    beta: float
-    beta_range: Bound | None
-    residual: float
-    exact: bool
-
-
-class Windows:
-    """The logged values that can be recomputed, and regressions on them."""
-
-    def __init__(self, sample: LossSample, loss: Series, rows: RunRows) -> None:
-        self.window = np.where(sample.rows, loss.window, -1)
-        used = self.window >= 0
-        pairs = np.unique(np.stack([self.window[used], rows.update[used]]), axis=1)
-        self.updates = np.bincount(pairs[0], minlength=len(loss.value))
-        self.seen = np.flatnonzero(self.updates)
-        self.logged = loss.value[self.seen]
-        self.size = float(np.sqrt(np.mean(self.logged**2))) if len(self.logged) else 0.0
-        self.slack = NOISE * _rms(sample.advantage) + loss.rounding
-
-    def mean(self, per_row: np.ndarray) -> np.ndarray:
-        """Mean over updates of the sum over responses, shape (W,)."""
-        used = self.window >= 0
-        total = np.bincount(self.window[used], weights=per_row[used], minlength=len(self.updates))
-        return np.asarray(total[self.seen] / self.updates[self.seen])
-
-    @property
-    def tolerance(self) -> float:
-        """RMS misfit that rounding explains."""
-        return EXACT * self.size + self.slack
-
-    def sharp(self, kl: np.ndarray) -> bool:
-        """Whether a coefficient on ``kl`` is known to better than :data:`SHARP`."""
-        return SHARP * _rms(kl) > self.tolerance
-
-    def fits(self, policy: np.ndarray, kls: dict[str, np.ndarray], *, free: bool) -> Iterator[Fit]:
-        """Without a KL; if that does not fit, with each."""
-        none = self._solve(policy, None, "none", free=free)
-        if none is not None:
-            yield none
-            if none.exact:
-                return
-        for name, kl in kls.items():
-            made = self._solve(policy, kl, name, free=free)
-            if made is not None and made.beta > 0:
-                yield made
-
-    def _solve(self, policy: np.ndarray, kl: np.ndarray | None, name: str, *, free: bool) -> Fit | None:
-        use = np.isfinite(policy) & (True if kl is None else np.isfinite(kl))
-        columns = [policy[use]] if free else []
-        if kl is not None:
-            columns.append(kl[use])
-        target = self.logged[use] - (0.0 if free else policy[use])
-        if int(use.sum()) < LEAST + len(columns):
-            return None
-        made = np.zeros(0)
-        if columns:
-            made = np.linalg.lstsq(np.stack(columns, axis=1), target, rcond=None)[0]
-            target = target - np.stack(columns, axis=1) @ made
-        factor = float(made[0]) if free else 1.0
-        if factor <= 0:
-            return None
-        beta, known = 0.0, None
-        if kl is not None:
-            width = 3.0 * self.tolerance / max(_rms(kl[use]), 1e-300)
-            raw = float(made[-1])
-            known = Bound((raw - width) / factor, (raw + width) / factor)
-            beta = roundest(known.low, known.high or known.low)
-        residual = _rms(target)
-        return Fit(factor, name, beta, known, residual / max(self.size, 1e-300), residual <= self.tolerance)
 
 
 def _scoped(rows: RunRows) -> Iterator[Scoped]:
@@ -223,7 +140,3 @@ def _ranked(fits: Iterable[LossFit]) -> list[LossFit]:
     return sorted(
         fits, key=lambda f: (f.mask_truncated, f.kl != "none", f.level == "none", f.longest, f.dual or 0)
     )
-
-
-def _rms(values: np.ndarray) -> float:
-    return float(np.sqrt(np.mean(np.square(values)))) if len(values) else 0.0

@@ -6,13 +6,14 @@ import msgspec
 import numpy as np
 
 from audit.analyses.infer_clip import ClipFit, clip_fits
-from audit.analyses.infer_loss import LEAST, LossFits, fit_loss
+from audit.analyses.infer_loss import LossFits, fit_loss
 from audit.analyses.logged_meaning import kl_note, reward_note
 from audit.analyses.logged_scalars import Series, series
 from audit.analyses.loss_agreement import contradictions, declared_surrogate
 from audit.analyses.loss_fit import SHOWN_BY_LOSS, LossFit
 from audit.analyses.loss_inference import LossInference
 from audit.analyses.loss_sample import LossSample, loss_sample
+from audit.analyses.loss_windows import LEAST
 from audit.errors import AuditError
 from audit.facts.rows import RunRows, dense
 from audit.logs.metrics import Metrics
@@ -76,7 +77,7 @@ def _told(
     n = 0 if fits is None else fits.windows
     if loss is None:
         reason = NEEDS_LOSS
-    elif n < LEAST:
+    elif n <= LEAST:
         reason = f"only {n} logged values of the loss belong to logged rows"
     else:
         reason = "no candidate reproduces the logged loss"
@@ -89,7 +90,7 @@ def _told(
         alone = [_from_clip(reading) for reading in seen]
         rest = [part for part in SHOWN_BY_LOSS if part not in ("ratio", "clip")]
         return LossInference("partial", reason, best=alone[0], equivalent=alone, open=rest, n=n)
-    return LossInference("none_fits" if loss is not None and n >= LEAST else "skipped", reason, n=n)
+    return LossInference("none_fits" if loss is not None and n > LEAST else "skipped", reason, n=n)
 
 
 def _from_clip(reading: ClipFit) -> LossFit:

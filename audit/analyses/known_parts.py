@@ -108,6 +108,9 @@ def unseen_parts(sides: tuple[Side, Side]) -> list[Unseen]:
         lacking = [side.rows.run.run_id for side in sides if _open(side, part)]
         if lacking:
             found.append(Unseen(f"objective.{part}", f"{needs}, {_DECLARED}, of {' and '.join(lacking)}"))
+        elif several := [words for side in sides if (words := _several(side, part))]:
+            more = "more steps, or more digits, of the scalars in metrics/"
+            found.append(Unseen(f"objective.{part}", f"{more}: {'; '.join(several)}"))
     lacking = [side.rows.run.run_id for side in sides if not gives_optimiser(side.rows.run, side.metrics)]
     if lacking:
         needs = f"learning_rate in metrics/, or config in run.json, of {' and '.join(lacking)}"
@@ -122,6 +125,23 @@ def _open(side: Side, part: str) -> bool:
         # Every ratio is 1: whatever they are, they do nothing.
         return False
     return _known(side, part) is None
+
+
+def _several(side: Side, part: str) -> str:
+    """Values of a part that the scalars of a run fit alike; empty where there is one, or none is asked for.
+
+    Scopes of one aggregation are one value here: what tells them apart is how many rows a micro-batch has.
+    """
+    if side.declared is not None:
+        return ""
+    fits = {_coarse(fit, part): fit.describe(part) for fit in side.loss.options(part)}
+    return f"those of {side.rows.run.run_id} fit {' or '.join(fits.values())}" if len(fits) > 1 else ""
+
+
+def _coarse(fit: LossFit, part: str) -> str:
+    if part == "aggregation":
+        return fit.aggregation.replace("seq-mean-token-sum", "sum").replace("token-sum", "sum")
+    return fit.describe(part)
 
 
 def _on_policy(rows: RunRows) -> bool:

@@ -47,9 +47,15 @@ class LossSample:
         return np.asarray(np.bincount(self.row, weights=values, minlength=self.num_rows))
 
     @property
+    def finite(self) -> np.ndarray:
+        """bool, shape (N,): all that was logged of the token is a number."""
+        logged = (self.advantage, self.theta, self.log_ratio, self.gap)
+        return np.asarray(np.isfinite([values for values in logged if values is not None]).all(axis=0))
+
+    @property
     def moved(self) -> bool:
         """Whether the policy ever left the old one: else no ratio is other than 1, and nothing is clipped."""
-        return self.log_ratio is not None and bool(np.abs(self.log_ratio).max(initial=0.0) > 1e-6)
+        return self.log_ratio is not None and bool(np.nanmax(np.abs(self.log_ratio), initial=0.0) > 1e-6)
 
     def ratio(self, level: str) -> np.ndarray:
         """The policy ratio: of the token, or of its response (geometric mean; GSPO, arXiv:2507.18071 eq. 7).

@@ -11,6 +11,7 @@ from audit.logs.output import check_output
 from audit.report import consequences, timeline_svg, words
 from audit.report import format as fmt
 from audit.report.as_json import as_json
+from audit.report.loss_words import loss_in_words
 from audit.report.pages import render, write_page
 from audit.report.told import told_differences
 from audit.stats import LEVEL, RESAMPLES
@@ -48,6 +49,7 @@ def _render(template: str, explanation: Explanation) -> str:
         told=told_differences(explanation.declared),
         names=[fmt.objective_name(side) for side in (explanation.declared.a, explanation.declared.b)],
         words=words,
+        loss_in_words=loss_in_words,
         timeline=timeline_svg,
         consequences=consequences,
         evidence=_evidence,

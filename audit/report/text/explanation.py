@@ -11,6 +11,7 @@ from audit.analyses.findings import Cause, Effect
 from audit.analyses.timeline import Timeline
 from audit.report import format as fmt
 from audit.report.consequences import cause_in_words
+from audit.report.loss_words import loss_in_words
 from audit.report.text.rows import Rows
 from audit.report.text.shared import BAD, DOUBT, GOOD, QUIET, STRONG, Page, line, styled
 from audit.report.told import told_differences
@@ -126,6 +127,13 @@ def _inferred(page: Page, explanation: Explanation) -> None:
     for side, inference in zip("AB", (explanation.inferred.a, explanation.inferred.b), strict=True):
         style = BAD if inference.agrees is False else "" if inference.status == "fits" else QUIET
         page.say((inferred_in_words(inference), style), indent=5, first=Text(f"  {side}"))
+    losses = explanation.inferred.metrics.a, explanation.inferred.metrics.b
+    if all(loss.status == "skipped" for loss in losses):
+        return
+    page.say(("Logged scalars", STRONG))
+    for side, loss in zip("AB", losses, strict=True):
+        style = BAD if loss.agrees is False else "" if loss.status == "fits" else QUIET
+        page.say((loss_in_words(loss), style), indent=5, first=Text(f"  {side}"))
 
 
 def _effects(page: Page, explanation: Explanation) -> None:
