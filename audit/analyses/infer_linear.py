@@ -108,22 +108,32 @@ def linear(problem: Problem, base: Base, over: Over, finite: np.ndarray) -> Line
     return made if made.freedom >= SPARE else None
 
 
-def added(shape: Linear, reward: np.ndarray, features: np.ndarray) -> Solution | None:
-    """Coefficients c for which ``reward + features @ c`` makes the advantages; shapes (N,), (N, K)."""
-    target, columns = shape.centred(reward), shape.centred(features)
-    if shape.pool is None:
-        coefficients = least_squares(columns, shape.logged - target)
-        if coefficients is None:
+class Added:
+    """What one term must be multiplied by so that, added to the reward, it makes the advantages."""
+
+    def __init__(self, shape: Linear, reward: np.ndarray) -> None:
+        self._shape = shape
+        self._target = shape.centred(reward)
+        scaled = shape.pool is not None
+        self._missing = -shape.across(self._target) if scaled else shape.logged - self._target
+        self._whole = shape.logged != 0
+        self.without = _norm(self._missing) / self._size(self._target)
+        """Relative misfit of the reward alone."""
+
+    def _size(self, centred: np.ndarray) -> float:
+        of = self._shape.logged if self._shape.pool is None else centred[self._whole]
+        return max(_norm(of), 1e-300)
+
+    def solved(self, values: np.ndarray) -> Solution | None:
+        """Least squares for a term, shape (N,); None where it makes no difference."""
+        centred = self._shape.centred(values)
+        column = centred if self._shape.pool is None else self._shape.across(centred)
+        power = float(np.sum(column * column))
+        if not np.isfinite(power) or power < 1e-24:
             return None
-        left = shape.logged - target - columns @ coefficients
-        return Solution(coefficients, _norm(left) / max(_norm(shape.logged), 1e-300))
-    across = shape.across(columns)
-    coefficients = least_squares(across, -shape.across(target))
-    if coefficients is None:
-        return None
-    left = shape.across(target) + across @ coefficients
-    whole = shape.logged != 0
-    return Solution(coefficients, _norm(left) / max(_norm((target + columns @ coefficients)[whole]), 1e-300))
+        coefficient = float(np.sum(column * self._missing)) / power
+        left = _norm(self._missing - coefficient * column)
+        return Solution(np.array([coefficient]), left / self._size(self._target + coefficient * centred))
 
 
 def mixed(shape: Linear, parts: np.ndarray) -> Solution | None:
@@ -159,7 +169,8 @@ def least_squares(columns: np.ndarray, target: np.ndarray) -> np.ndarray | None:
 
 
 def _norm(values: np.ndarray) -> float:
-    return float(np.linalg.norm(values))
+    # Not numpy.linalg.norm: its threads wait for each other on vectors as short as these.
+    return float(np.sqrt(np.sum(values * values)))
 
 
 def _column(values: np.ndarray, like: np.ndarray) -> np.ndarray:

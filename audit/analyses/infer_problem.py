@@ -17,7 +17,7 @@ from audit.objectives.objective import Baseline, Objective, Scale, Shaping
 Choice = tuple[Baseline, Scale]
 EXACT = 2e-5
 """A relative residual below this is float32 rounding of the trainer; heuristic."""
-SAMPLE = 12_000
+SAMPLE = 6_000
 """Responses, in whole batches, on which the rarer candidates are tried first."""
 NEAR = 50.0
 """Multiple of :data:`EXACT` up to which a candidate that was tried on a sample is tried on all; heuristic."""

@@ -11,11 +11,10 @@ from audit.analyses.infer_grid import scales, with_solved_epsilon
 from audit.analyses.infer_linear import (
     ALONG,
     SHAPES,
+    Added,
     Base,
-    Linear,
     Over,
     Solution,
-    added,
     least_squares,
     linear,
     mixed,
@@ -36,6 +35,8 @@ _SCANNED = (
     ("none", None),
 )
 _COARSE = 10
+PROMISING = 0.8
+"""Share of the misfit that a penalty of the coarse grid may leave, if finer ones are tried; heuristic."""
 NEGLIGIBLE = 1e-4
 """A weight below this share of the largest is none; heuristic."""
 
@@ -49,7 +50,7 @@ def with_term(problem: Problem, term: Term) -> Iterator[Candidate]:
         shape = linear(small, base, over, finite)
         if shape is None:
             continue
-        found = added(shape, small.reward[small.use & finite], values[small.use & finite][:, None])
+        found = Added(shape, small.reward[small.use & finite]).solved(values[small.use & finite])
         if found is not None and found.misfit < ALONG:
             yield from _evaluated(problem, term, float(found.coefficients[0]), choices_of(base, over))
 
@@ -88,13 +89,13 @@ def overlong(problem: Problem, length: np.ndarray) -> Iterator[Candidate]:
         shape = linear(small, base, over, finite)
         if shape is None:
             continue
-        start, full, found = _scan(shape, small.reward[small.use & finite], seen)
+        start, full, found = _scan(Added(shape, small.reward[small.use & finite]), seen)
         if found is not None and found.misfit < ALONG:
             term = overlong_term(length, start, full)
             yield from _evaluated(problem, term, float(found.coefficients[0]), choices_of(base, over))
 
 
-def _scan(shape: Linear, reward: np.ndarray, length: np.ndarray) -> tuple[int, int, Solution | None]:
+def _scan(added: Added, length: np.ndarray) -> tuple[int, int, Solution | None]:
     """Where a penalty starts and ends, in whole tokens: a coarse grid, then ever smaller steps."""
     low, high = int(length.min()), int(length.max())
     tried: dict[tuple[int, int], Solution | None] = {}
@@ -103,7 +104,7 @@ def _scan(shape: Linear, reward: np.ndarray, length: np.ndarray) -> tuple[int, i
         if not low <= start < full <= high:
             return np.inf
         if (start, full) not in tried:
-            tried[start, full] = added(shape, reward, overlong_values(length, start, full)[:, None])
+            tried[start, full] = added.solved(overlong_values(length, start, full))
         found = tried[start, full]
         # A reward for length is no penalty.
         return np.inf if found is None or found.coefficients[0] <= 0.0 else found.misfit
@@ -114,6 +115,8 @@ def _scan(shape: Linear, reward: np.ndarray, length: np.ndarray) -> tuple[int, i
         ((misfit(start, full), start, full) for start in ends for full in ends if start < full),
         default=(np.inf, low, high),
     )
+    if best[0] > PROMISING * added.without:
+        return low, high, None
     while step >= 1:
         _, start, full = best
         around = [(start + i * step, full + j * step) for i in (-1, 0, 1) for j in (-1, 0, 1)]
