@@ -15,6 +15,7 @@ from audit.analyses.check import Check
 from audit.analyses.clipping import Clipping
 from audit.analyses.directory import DirectorySummary
 from audit.analyses.explain import Explanation
+from audit.analyses.explain_many import ManyExplanation
 from audit.analyses.kl_estimates import KLReport
 from audit.analyses.length import LengthBias
 from audit.analyses.mismatch import Mismatch
@@ -29,6 +30,7 @@ from audit.report.as_json import as_json
 
 CONTRACTS: dict[str, Any] = {
     "explain": Explanation,
+    "explain_many": ManyExplanation,
     "summary": Summary | DirectorySummary,
     "check": Check,
     "length": LengthBias,

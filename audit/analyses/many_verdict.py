@@ -1,0 +1,79 @@
+"""What a comparison of several runs comes to, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from audit.analyses.run_clusters import Cluster
+from audit.analyses.run_fields import Configuration
+from audit.analyses.run_splits import Split
+from audit.analyses.seed_comparison import ENOUGH_SEEDS, SeedComparison
+
+_TOLD = 3
+"""Splits, fields of a split, and comparisons that the text names; the report holds all."""
+
+
+class ManyVerdict(msgspec.Struct, frozen=True):
+    """The same in words."""
+
+    text: str
+    preliminary: bool
+    """A configuration has fewer than three seeds, so that its outcomes are not held against seed noise."""
+
+
+def decide_many(
+    groups: Sequence[Configuration],
+    clusters: Sequence[Cluster] | None,
+    splits: Sequence[Split],
+    comparisons: Sequence[SeedComparison],
+) -> ManyVerdict:
+    """Put clusters, splits and comparisons between seeds into words.
+
+    ``clusters`` is None where the objectives could not be held against each other.
+    """
+    runs = sum(len(group.runs) for group in groups)
+    counted = f"{runs} runs of {len(groups)} configuration{'s' if len(groups) != 1 else ''}. "
+    few = [group.name for group in groups if len(group.runs) < ENOUGH_SEEDS]
+    text = counted + _objective(clusters, splits) + _outcomes(groups, comparisons)
+    if few:
+        named = ", ".join(few[:_TOLD]) + (f" and {len(few) - _TOLD} more" if len(few) > _TOLD else "")
+        text += f" Preliminary: fewer than {ENOUGH_SEEDS} seeds of {named}."
+    return ManyVerdict(text, bool(few))
+
+
+def _objective(clusters: Sequence[Cluster] | None, splits: Sequence[Split]) -> str:
+    if clusters is None:
+        return "Their objectives cannot be compared."
+    if len(clusters) < 2:
+        return "Their objectives push the same tokens one way."
+    told = []
+    for split in splits[:_TOLD]:
+        names = [_field_in_words(field.field, field.left, field.right) for field in split.fields[:_TOLD]]
+        why = ", ".join(names) or ", ".join(split.causes) or "no field that is one on each side"
+        told.append(f"{_side(split.left)} from {_side(split.right)} (1 - cosine {split.height:.3g}): {why}")
+    more = f"; and {len(splits) - _TOLD} more" if len(splits) > _TOLD else ""
+    return f"Their objectives form {len(clusters)} clusters; {'; '.join(told)}{more}."
+
+
+def _field_in_words(field: str, left: str, right: str) -> str:
+    return f"{field.removeprefix('objective.')} {left} against {right}"
+
+
+def _side(runs: Sequence[str]) -> str:
+    return runs[0] if len(runs) == 1 else f"{runs[0]} and {len(runs) - 1} more"
+
+
+def _outcomes(groups: Sequence[Configuration], comparisons: Sequence[SeedComparison]) -> str:
+    if len(groups) < 2:
+        return " They differ in the seed alone."
+    tested = sum(c.p is not None for c in comparisons)
+    if not tested:
+        return " No configuration has two seeds, so no difference in outcome can be told from seed noise."
+    apart = sorted((c for c in comparisons if c.apart), key=lambda c: c.adjusted_p or 0.0)
+    if not apart:
+        return f" Outcomes: nothing beyond seed noise in {tested} comparison{'s' if tested != 1 else ''}."
+    told = [f"{c.metric} {c.mean_a:.3g} in {c.a} against {c.mean_b:.3g} in {c.b}" for c in apart[:_TOLD]]
+    more = f"; and {len(apart) - _TOLD} more" if len(apart) > _TOLD else ""
+    return f" Beyond seed noise: {'; '.join(told)}{more}, of {tested} compared."
