@@ -2,4 +2,11 @@
 
 from setuptools import find_packages, setup
 
-setup(packages=[*find_packages(include=["audit", "audit.*"]), "audit.app", "audit.app.app_pages", "audit.schemas"])
+setup(
+    packages=[
+        *find_packages(include=["audit", "audit.*"]),
+        "audit.app",
+        "audit.app.app_pages",
+        "audit.schemas",
+    ]
+)

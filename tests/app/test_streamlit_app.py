@@ -7,8 +7,8 @@ from pathlib import Path
 
 import audit.app
 import pytest
-from audit.app.listing import directory, open_listed, runs_under
 import streamlit as st
+from audit.app.listing import directory, open_listed, runs_under
 from streamlit.testing.v1 import AppTest
 from synthetic import rollouts, write
 
