@@ -9,6 +9,7 @@ import msgspec
 from audit.analyses.batch_effect import batch_causes
 from audit.analyses.data_effect import data_causes
 from audit.analyses.findings import Cause, Looked
+from audit.analyses.frozen_policy import frozen_causes
 from audit.analyses.grouping_effect import grouping_causes
 from audit.analyses.infer import Inference
 from audit.analyses.logging_effect import logging_causes
@@ -54,7 +55,14 @@ def differences(
     if any("regrouped" in cause.evidence for cause in grouping.causes):
         # One fault, told once: a group key that is new for every response.
         found.causes = [cause for cause in found.causes if cause.id != "data.group_size"]
-    for look in (truncation_causes, token_causes, numerics_causes, staleness_causes, batch_causes):
+    for look in (
+        truncation_causes,
+        token_causes,
+        numerics_causes,
+        staleness_causes,
+        batch_causes,
+        frozen_causes,
+    ):
         found.add(look(pair))
     found.add(logging_causes(pair, shapes))
     found.add(start_causes(pair, {cause.id for cause in found.causes}))

@@ -12,6 +12,7 @@ from audit.analyses.inner_updates import FirstUpdate, first_update
 from audit.analyses.mismatch_storage import ON_GRID
 from audit.analyses.pair import Pair
 from audit.analyses.sampler_gap import EQUAL, GapKind, sampler_gaps
+from audit.analyses.sharper import sharper
 from audit.facts.rows import RunRows
 from audit.facts.tokenpass.breakdowns import OnGrid, name_of
 from audit.facts.tokenpass.chunk import Policy
@@ -119,7 +120,16 @@ def _touch_cause(
         f"{sizes[1]:.2g} in B; it must be 0. "
     )
     id_, confidence = "numerics.precision", 0.8
-    if kind == EQUAL:
+    at = np.flatnonzero(_takes_loss(rows) & (rows.step == rows.step.min()) & ~rows.greedy).tolist()
+    scaled = sharper((rows, rows), (at, at), ("logp_old", "logp_theta")) if sizes[worse] > ANOTHER else None
+    if scaled is not None:
+        id_, confidence = "sampling.temperature", 0.85
+        summary += (
+            f"{name}'s {('old', 'new')[scaled.colder]} log-probs are those of a temperature "
+            f"{scaled.factor:.2f} times lower (all {scaled.tokens:,} likely tokens gain): one of them "
+            "is not divided by it."
+        )
+    elif kind == EQUAL:
         id_, confidence = "numerics.mismatch", 0.9
         summary += f"{name}'s logp_old is the sampler's own, so its ratios hold the gap between engines."
     elif sizes[worse] > ANOTHER:

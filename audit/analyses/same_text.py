@@ -95,7 +95,7 @@ def _reference(pair: Pair, texts: tuple[Texts, Texts], shared: list[tuple[str, A
     if len(gaps) < LEAST or float(np.median(gaps)) < 1e-3:
         return []
     rows = [[said[key].row for key in shared] for said in texts]
-    colder = sharper(pair.sides, (rows[0], rows[1]), "logp_ref")
+    colder = sharper(pair.sides, (rows[0], rows[1]), ("logp_ref", "logp_ref"))
     if colder is not None:
         # A trainer that divides its logits by the temperature does so for the reference too.
         summary = (

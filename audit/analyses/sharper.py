@@ -35,7 +35,7 @@ class Sharper:
 
 
 def sharper(
-    sides: tuple[RunRows, RunRows], at: tuple[Sequence[int], Sequence[int]], column: str
+    sides: tuple[RunRows, RunRows], at: tuple[Sequence[int], Sequence[int]], columns: tuple[str, str]
 ) -> Sharper | None:
     """Compare the log-probs of equal texts token by token; None where no temperature explains them.
 
@@ -44,8 +44,8 @@ def sharper(
     sides : two RunRows
     at : two sequences of int, each of length N
         Rows of A and of B that hold the same N texts after the same prompts, in one order.
-    column : str
-        A token list of log-probs, nats.
+    columns : two str
+        Token lists of log-probs, nats: of A and of B.
 
     Notes
     -----
@@ -54,7 +54,7 @@ def sharper(
     (1 - p)^b, with equality where one of them has all the rest: logit(q) / logit(p) >= b on every such token,
     and the least of these ratios tells b. For another model they scatter around 1.
     """
-    tokens = [_tokens(rows, places, column) for rows, places in zip(sides, at, strict=True)]
+    tokens = [_tokens(*side) for side in zip(sides, at, columns, strict=True)]
     same = [k for k in tokens[0] if k in tokens[1] and len(tokens[0][k]) == len(tokens[1][k])]
     if not same:
         return None

@@ -93,7 +93,7 @@ def _other_policy(pair: Pair, effect: Effect, middle: float, at: tuple[list[int]
         f"At the first step {effect.n[0]} texts that both runs sampled have other log-probs in B (median gap "
     )
     texts += f"{middle:.3g} nats per token)"
-    colder = sharper(pair.sides, at, "logp_old")
+    colder = sharper(pair.sides, at, ("logp_old", "logp_old"))
     if colder is None:
         summary = f"{texts}: other weights, another template, or a temperature in one."
         return finding("model.init", 0.85, summary, evidence_of(effect, median_gap=middle))

@@ -62,12 +62,12 @@ def test_a_temperature_is_found_with_its_factor(tmp_path, temperature: float) ->
     a = RunRows.read(write(tmp_path / "a", scored(rows, ALL)))
     b = RunRows.read(write(tmp_path / "b", scored(rows, ALL, temperature=temperature)))
     at = list(range(len(rows)))
-    found = sharper((a, b), (at, at), "logp_ref")
+    found = sharper((a, b), (at, at), ("logp_ref", "logp_ref"))
     assert found is not None
     assert found.colder == int(temperature < 1)
     factor = max(temperature, 1 / temperature)
     assert factor * (1 - 1e-3) <= found.factor <= factor * 1.2
-    mirrored = sharper((b, a), (at, at), "logp_ref")
+    mirrored = sharper((b, a), (at, at), ("logp_ref", "logp_ref"))
     assert mirrored is not None
     assert (mirrored.colder, mirrored.factor) == (1 - found.colder, found.factor)
 
@@ -77,8 +77,8 @@ def test_another_model_is_no_temperature(tmp_path) -> None:
     a = RunRows.read(write(tmp_path / "a", scored(rows, ALL)))
     b = RunRows.read(write(tmp_path / "b", scored(rows, ALL, model=1)))
     at = list(range(len(rows)))
-    assert sharper((a, b), (at, at), "logp_ref") is None
-    assert sharper((a, a), (at, at), "logp_ref") is None
+    assert sharper((a, b), (at, at), ("logp_ref", "logp_ref")) is None
+    assert sharper((a, a), (at, at), ("logp_ref", "logp_ref")) is None
 
 
 @pytest.mark.parametrize("reference", [True, False])
@@ -99,3 +99,13 @@ def test_another_reference_and_start_is_named_as_that(tmp_path) -> None:
     named = [cause.id for cause in found.verdict.causes]
     assert "model.reference" in named
     assert "sampling.temperature" not in named
+
+
+# P31
+def test_old_and_new_log_probs_at_two_temperatures_are_named(tmp_path) -> None:
+    rows = [scored(base(seed), ALL) for seed in (1, 2)]
+    rows[1] = scored(rows[1], ("logp_theta",), temperature=0.6)
+    found = explain(write(tmp_path / "a", rows[0], "grpo"), write(tmp_path / "b", rows[1], "grpo"))
+    cause = found.verdict.causes[0]
+    assert cause.id == "sampling.temperature"
+    assert "B's new log-probs are those of a temperature 1." in cause.summary
