@@ -6,7 +6,17 @@ import argparse
 import time
 from collections.abc import Callable
 
-from bench import directory, frameworks, gpu, length_calibration, page, second_look, token_pass, updates
+from bench import (
+    directory,
+    frameworks,
+    gpu,
+    imports,
+    length_calibration,
+    page,
+    second_look,
+    token_pass,
+    updates,
+)
 from bench.page import Section
 from bench.settings import Settings
 
@@ -15,6 +25,7 @@ SECTIONS: dict[str, Callable[[Settings], Section]] = {
     "updates": updates.measure,
     "second-look": second_look.measure,
     "directory": directory.measure,
+    "imports": imports.measure,
     "frameworks": frameworks.measure,
     "gpu": gpu.measure,
     "length": length_calibration.measure,

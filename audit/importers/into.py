@@ -12,7 +12,8 @@ from filelock import FileLock
 
 from audit.errors import AuditError, BadLog
 from audit.importers.interface import Importer, Options, Source
-from audit.importers.opening import WATCHER, with_options, write_scalars
+from audit.importers.opening import WATCHER, with_options
+from audit.importers.scalars.table import write_scalars
 from audit.importers.store import bring_up_to_date
 from audit.logs.catalogue import open_native
 from audit.logs.manifest import FILE_NAME, manifest_to_dict, write_manifest
@@ -63,8 +64,8 @@ def import_into(path: Path, dest: Path, importer: Importer, options: Options) ->
     begin, advance = (watcher.begin, watcher.advance) if watcher is not None else (None, None)
     with FileLock(dest / ".import.lock"):
         report = bring_up_to_date(importer, source, dest, begin, advance)
-        scalars = write_scalars(importer, path, dest)
-        notes = [*report.notes(), *_keep_manifest(dest, source, options)]
+        told = write_scalars(importer, path, dest)
+        notes = [*report.notes(), *told.notes, *_keep_manifest(dest, source, options)]
     (dest / ".import.lock").unlink(missing_ok=True)
     run = open_native(dest)
     held = run.responses(["step", "group_id"])
@@ -81,7 +82,7 @@ def import_into(path: Path, dest: Path, importer: Importer, options: Options) ->
         steps=pc.count_distinct(held["step"]).as_py(),
         tier=run.tier,
         tier_name=next((tier.name for tier in TIERS if tier.tier == run.tier), "no rewards and groups"),
-        scalars=scalars,
+        scalars=told.count,
         notes=notes,
         skipped={str(file.path): file.reason for file in report.skipped(path)},
         cannot=importer.cannot,

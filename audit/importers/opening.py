@@ -13,18 +13,16 @@ from hashlib import blake2b
 from pathlib import Path
 
 import msgspec
-import pyarrow as pa
-import pyarrow.parquet as pq
 from filelock import FileLock
 
 from audit.errors import BadLog, UnknownName
 from audit.importers.interface import Detection, Importer, Options, Source, Unit
+from audit.importers.scalars.table import Told, write_scalars
 from audit.importers.store import Report, bring_up_to_date, waiting_bytes
 from audit.logs.cache_place import cache_place, claim, user_place
 from audit.logs.catalogue import open_native
 from audit.logs.manifest import Manifest
 from audit.logs.run import Run
-from audit.recorders.metrics import SCHEMA
 
 LEAST = 0.3
 """Confidence below which a path is no foreign log; heuristic."""
@@ -117,11 +115,11 @@ def open_foreign(
     begin, advance = (watcher.begin, watcher.advance) if watcher is not None else (None, None)
     with _alone(place):
         report = bring_up_to_date(importer, source, place, begin, advance)
-        write_scalars(importer, path, place)
-    return opened(place, source, importer, report)
+        told = write_scalars(importer, path, place)
+    return opened(place, source, importer, report, told)
 
 
-def opened(place: Path, source: Source, importer: Importer, report: Report) -> Run:
+def opened(place: Path, source: Source, importer: Importer, report: Report, told: Told | None = None) -> Run:
     """Return the imported run, with what became of the records of its log."""
     run = open_native(place)
     lost = [f"{importer.name} logs hold {importer.cannot}"] if importer.cannot else []
@@ -136,7 +134,7 @@ def opened(place: Path, source: Source, importer: Importer, report: Report) -> R
         manifest=with_options(source.manifest, source.options),
         format=importer.name,
         rejected=report.rejected(),
-        notes=(*report.notes(), *lost),
+        notes=(*report.notes(), *lost, *(told.notes if told else ())),
         skipped=(*run.skipped, *report.skipped(source.path)),
     )
 
@@ -146,28 +144,6 @@ def with_options(manifest: Manifest, options: Options) -> Manifest:
     if options.group_size is None or manifest.group_size is not None:
         return manifest
     return msgspec.structs.replace(manifest, group_size=options.group_size)
-
-
-def write_scalars(importer: Importer, path: Path, place: Path) -> int:
-    """Write what the trainer logged as scalars to ``metrics/``; returns how many, 0 where it logged none."""
-    rows = list(importer.scalars(path))
-    folder = place / "metrics"
-    if not rows:
-        shutil.rmtree(folder, ignore_errors=True)
-        return 0
-    folder.mkdir(parents=True, exist_ok=True)
-    steps, names, values = zip(*rows, strict=True)
-    columns = {
-        "step": pa.array(steps, pa.int64()),
-        "update": pa.array(steps, pa.int64()),
-        "micro_batch": pa.nulls(len(rows), pa.int32()),
-        "name": pa.array(names, pa.string()),
-        "value": pa.array(values, pa.float64()),
-    }
-    temporary = folder / ".part-00000.tmp"
-    pq.write_table(pa.table(columns, schema=SCHEMA), temporary, compression="zstd")
-    temporary.replace(folder / "part-00000.parquet")
-    return len(rows)
 
 
 def _place(source: Source, importer: Importer) -> Path:
