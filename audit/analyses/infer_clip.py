@@ -13,7 +13,7 @@ from audit.analyses.loss_sample import LossSample
 
 SLACK = 2e-5
 """Ratios of float32 log-probs are uncertain by this much; heuristic."""
-LEVELS = ("token", "sequence")
+LEVELS = ("token", "sequence", "product")
 USUAL = (0.2, 0.28, 0.1, 0.3, 0.02, 0.05, 0.15, 0.25, 0.22, 0.24, 0.27, 0.4, 0.5, 3e-4, 4e-4)
 """Epsilons in use; where several fit, the first one stands for them."""
 
@@ -58,7 +58,7 @@ class ClipFit(msgspec.Struct, frozen=True):
     """One reading of the clip fractions that reproduces them."""
 
     level: str
-    """Of the ratio: ``token`` or ``sequence``."""
+    """Of the ratio: ``token``, ``sequence`` or ``product``."""
     counted: str
     """What the fraction is of: ``tokens`` or ``responses``, of a ``micro_batch`` or an ``update``."""
     low: Bound

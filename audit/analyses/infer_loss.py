@@ -72,10 +72,11 @@ def fit_loss(
         for scope in scoped:
             if free and scope.aggregation.constant == "longest":
                 continue
-            policy = np.stack([windows.mean(scope.nu * sums) for sums in values])
+            chosen = [at for at, one in enumerate(candidates) if _go_together(one, scope)]
+            policy = np.stack([windows.mean(scope.nu * values[at]) for at in chosen])
             means = {name: windows.mean(scope.nu * sums) for name, sums in kls.items()}
             for fit, at in windows.fits(policy, means, free=free):
-                made = _named(candidates[at], scope, fit)
+                made = _named(candidates[chosen[at]], scope, fit)
                 if fit.exact:
                     found.append(made)
                 if closest is None or made.residual < closest.residual:
@@ -84,6 +85,11 @@ def fit_loss(
             break
     sees_kl = any(windows.sharp(windows.mean(scoped[0].nu * sums)) for sums in kls.values())
     return LossFits(_ranked(found), closest, len(windows.logged), sees_kl)
+
+
+def _go_together(surrogate: Surrogate, scoped: Scoped) -> bool:
+    """A response that is one action has no tokens to average over."""
+    return surrogate.level != "product" or scoped.aggregation.kind == "seq-mean-token-sum"
 
 
 def _scoped(rows: RunRows) -> Iterator[Scoped]:

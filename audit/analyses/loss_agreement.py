@@ -56,7 +56,7 @@ def comparable(objective: Objective) -> bool:
         kl.against is None and kl.aggregation is None and kl.input_clamp is None and kl.output_clamp is None
     )
     whole = not kept.dynamic_sampling and not kept.zero_advantage and kept.top_entropy == 1.0
-    return plain_ratio and plain_clip and plain_kl and whole and ratio.level != "product"
+    return plain_ratio and plain_clip and plain_kl and whole
 
 
 def contradictions(made: LossInference, declared: Objective, rows: RunRows) -> Contradictions | None:

@@ -21,7 +21,7 @@ class LossFit(msgspec.Struct, frozen=True):
     surrogate: str
     """``ppo``, ``none``, ``cispo``, ``reinforce`` (-A log pi) or ``theta`` (-A: a ratio of 1)."""
     level: str
-    """Of the ratio: ``token``, ``sequence``, or ``none``."""
+    """Of the ratio: ``token``, ``sequence``, ``product``, or ``none``."""
     epsilon_low: float | None
     epsilon_high: float | None
     dual: float | None

@@ -58,9 +58,10 @@ class LossSample:
         return self.log_ratio is not None and bool(np.nanmax(np.abs(self.log_ratio), initial=0.0) > 1e-6)
 
     def ratio(self, level: str) -> np.ndarray:
-        """The policy ratio: of the token, or of its response (geometric mean; GSPO, arXiv:2507.18071 eq. 7).
+        """The policy ratio: of the token, or of its response; shape (N,).
 
-        Shape (N,); ones for level ``none`` (the denominator is the policy itself).
+        ``sequence``: geometric mean (GSPO, arXiv:2507.18071 eq. 7); ``product``: of the whole response
+        (RLOO); ``none``: ones, the denominator is the policy itself.
         """
         if level not in self._held:
             self._held[level] = self._ratio(level)
@@ -72,6 +73,8 @@ class LossSample:
         log = self.log_ratio
         if level == "sequence":
             log = (self.per_row(log) / np.maximum(self.count, 1.0))[self.row]
+        elif level == "product":
+            log = self.per_row(log)[self.row]
         with np.errstate(over="ignore"):
             return np.asarray(np.exp(log))
 

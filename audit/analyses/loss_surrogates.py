@@ -79,6 +79,9 @@ def value(sample: LossSample, surrogate: Surrogate) -> np.ndarray:
         made = -a * sample.theta
     else:
         made = -ratio * a
+    if surrogate.level == "product":
+        # The response is one action: it enters the loss once, not once per token.
+        made = made / sample.count[sample.row]
     return sample.per_row(made)
 
 

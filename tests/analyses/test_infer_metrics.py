@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import pytest
 from padded_losses import BUDGET, Rows, logged, with_metrics
@@ -11,10 +12,12 @@ from synthetic import rollouts, standardised, with_advantages, write
 from audit.analyses.explain import explain
 from audit.analyses.infer_metrics import infer_metrics
 from audit.analyses.loss_inference import LossInference
-from audit.facts.declared import read_objective
+from audit.facts.declared import declared_objective, read_objective
 from audit.facts.rows import RunRows
-from audit.logs import Run
+from audit.logs import Run, open_run
 from audit.logs.metrics import read_metrics
+
+SAMPLES = Path(__file__).parents[2] / "sample_logs" / "team"
 
 
 def by_text(prompt: str, text: str, _: random.Random) -> float:
@@ -78,6 +81,33 @@ def test_a_padded_loss_is_recognised(tmp_path, options: dict, expected: dict[str
         assert len(found.options(part)) == 1
     clip = found.options("clip")[0].part("clip")
     assert (clip.epsilon_low, clip.epsilon_high) == (options.get("low", 0.2), options.get("high", 0.2))
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("rloo", ("product ratio", "seq-mean-token-sum", "no KL in the loss")),
+        ("gspo", ("sequence ratio", "seq-mean-token-mean", "no KL in the loss")),
+        ("cispo", ("token ratio", "token-mean", "no KL in the loss")),
+        ("dapo", ("token ratio", "token-mean", "no KL in the loss")),
+        ("dr-grpo", ("token ratio", "seq-mean-token-sum-norm", "k3, beta 0.04")),
+    ],
+)
+def test_losses_of_the_framework_itself_are_recognised(name: str, expected: tuple[str, ...]) -> None:
+    """The sample runs were trained with TRL, which logged what its own code computed."""
+    run = open_run(SAMPLES / f"{name}-seed1")
+    declared = declared_objective(run)
+    assert declared is not None
+    assert inferred(run, declared.objective).agrees is True
+    found = inferred(run)
+    assert found.n == 120
+    assert words(found, "ratio") == {expected[0]}
+    assert found.best.part("aggregation").kind == expected[1]
+    assert words(found, "kl") == {expected[2]}
+    options = [fit.part("clip") for fit in found.options("clip")]
+    assert declared.objective.clip in options
+    # No ratio came near CISPO's cap of 5: its loss cannot show where the cap is.
+    assert (len(options) > 1) == (name == "cispo")
 
 
 @pytest.mark.parametrize("loss_type", ["grpo", "cispo"])
