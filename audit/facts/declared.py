@@ -36,7 +36,10 @@ def declared_objective(run: Run) -> DeclaredObjective | None:
         if manifest.framework is not None and manifest.framework.name and manifest.config is not None:
             framework = manifest.framework
             if framework.version is None:
-                msg = f"framework.version is missing; defaults of {framework.name} changed between versions."
+                msg = (
+                    f"framework.version is missing; defaults of {framework.name} changed between versions. "
+                    f'{{"framework": {{"name": "{framework.name}", "version": "…"}}}} in run.json is enough.'
+                )
                 raise BadManifest(msg)
             dialect = from_framework(
                 framework.name,
@@ -45,10 +48,11 @@ def declared_objective(run: Run) -> DeclaredObjective | None:
                 trainer=framework.trainer,
             )
             unknown = [f"config option {key!r} is not known to the dialect." for key in dialect.unknown]
-            source = f"run.json: config of {framework.name} {framework.version}"
+            config = f"config of {framework.name} {framework.version}"
+            source = f"run.json: {config}" if manifest.declared else f"{config} beside the log"
             return DeclaredObjective(dialect.objective, source, (*dialect.notes, *unknown))
     except AuditError as error:
-        msg = f"{run.path / 'run.json'}: {error}"
+        msg = f"{run.path / 'run.json' if manifest.declared else run.path}: {error}"
         raise BadManifest(msg) from None
     return None
 

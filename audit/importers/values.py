@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +16,8 @@ import numpy as np
 
 WHOLE = 2.0**53
 """Beyond this a float64 does not hold every integer."""
+# As a JSON writer with default=str leaves numbers of torch and NumPy.
+_PRINTED = re.compile(r"(?:tensor|array|np\.\w+|numpy\.\w+)\(\[?([^\[\](),]+)\]?(?:,[^()]*)?\)")
 
 
 class OddValue(ValueError):
@@ -45,6 +48,8 @@ def number(value: Any, name: str) -> float | None:
         return float(value)
     if isinstance(value, str):
         text = value.strip().lower()
+        if printed := _PRINTED.fullmatch(text):
+            text = printed[1].strip()
         if text in {"none", "null"}:
             return None
         if text in {"true", "false"}:
