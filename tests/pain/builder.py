@@ -28,7 +28,7 @@ def healthy(
     *,
     seed: int = 0,
     steps: int = 12,
-    groups: int = 8,
+    groups: int = 4,
     size: int = 8,
     prompts: int = 40,
     shortest: int = 8,

@@ -2,35 +2,31 @@
 
 from __future__ import annotations
 
+import pyarrow.parquet as pq
 import pytest
-from builder import GRPO, checked, healthy, ids, named
+from builder import checked, extra, healthy, ids, named, write
 
 from audit.analyses.check import check
-from audit.logs import RolloutWriter, open_run
+from audit.logs import open_run
 
 
 @pytest.mark.parametrize(("ranks", "lost", "step"), [(8, 5, 7), (4, 1, 12)])
 def test_rank_files_that_are_missing_at_a_step(tmp_path, ranks, lost, step) -> None:
-    import pyarrow.parquet as pq
-
-    rows = healthy(steps=12, groups=8, updates=1)
+    rows = healthy(steps=12, groups=ranks, size=2, updates=1)
     for row in rows:
-        row["rank"] = int(row["group_id"].split("-")[1]) % ranks
+        row["rank"] = int(row["group_id"].split("-")[1])
     path = tmp_path / "run"
-    manifest = {"schema": "rlaudit.run.v1", "run_id": "run", "objective": GRPO}
+    write(tmp_path / "whole", [{k: v for k, v in row.items() if k != "rank"} for row in rows])
+    (file,) = (tmp_path / "whole" / "rollouts").glob("*.parquet")
+    table = pq.read_table(file)
     for s in range(1, 13):
+        target = path / "rollouts" / f"step_{s}"
+        target.mkdir(parents=True)
         for rank in range(ranks):
-            if s == step and rank < lost:
-                continue
-            part = tmp_path / f"part-{s}-{rank}"
-            with RolloutWriter(part, manifest=manifest) as writer:
-                here = [row for row in rows if row["step"] == s and row["rank"] == rank]
-                writer.write([{k: v for k, v in row.items() if k != "rank"} for row in here])
-            (file,) = (part / "rollouts").glob("*.parquet")
-            target = path / "rollouts" / f"step_{s}"
-            target.mkdir(parents=True, exist_ok=True)
-            pq.write_table(pq.read_table(file), target / f"rank_{rank}.parquet")
-            (part / "run.json").replace(path / "run.json")
+            here = [k for k, row in enumerate(rows) if (row["step"], row["rank"]) == (s, rank)]
+            if s != step or rank >= lost:
+                pq.write_table(table.take(here), target / f"rank_{rank}.parquet")
+    (tmp_path / "whole" / "run.json").replace(path / "run.json")
     found = named(check(open_run(path)), "file.ranks-missing")
     assert found.steps == (step,)
     assert f"Step {step}: {ranks - lost} of {ranks} rank files present (rank 0" in found.summary
@@ -43,7 +39,7 @@ def test_a_column_that_stops(tmp_path, column, since) -> None:
         if row["step"] >= since:
             row[column] = None
     found = named(checked(tmp_path / "run", rows), "column.stops", column)
-    assert found.rows == 128 * (13 - since)
+    assert found.rows == 64 * (13 - since)
     assert f"'{column}' is missing since step {since} ({13 - since} of 12 steps)" in found.summary
 
 
@@ -67,3 +63,11 @@ def test_a_column_that_single_rows_lack_is_not_one_that_stops(tmp_path) -> None:
     for row in rows[::7]:
         row["correct"] = None
     assert "column.stops" not in ids(checked(tmp_path / "run", rows))
+
+
+def test_an_extra_field_that_stops(tmp_path) -> None:
+    rows = healthy()
+    for row in rows:
+        row["extra"] = extra(acc=1) if row["step"] < 6 else extra(other="text")
+    found = named(checked(tmp_path / "run", rows), "component.stops")
+    assert "Field 'acc' of extra is missing since step 6 (7 of 12 steps)." in found.summary

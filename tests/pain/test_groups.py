@@ -10,7 +10,7 @@ import pytest
 from builder import EOS, by_group, centre, checked, first_pass, healthy, ids, named, recentred
 
 
-@pytest.mark.parametrize(("size", "groups"), [(8, 8), (4, 3)])
+@pytest.mark.parametrize(("size", "groups"), [(8, 4), (4, 3)])
 def test_a_fresh_group_key_per_response_is_reinforce_by_accident(tmp_path, size, groups) -> None:
     rows = healthy(size=size, groups=groups)
     for row in rows:
@@ -34,7 +34,7 @@ def test_groups_of_one_in_some_steps_only(tmp_path) -> None:
     found = named(checked(tmp_path / "run", rows), "group.singleton")
     assert found.severity == "warning"
     assert found.steps == (5, 6)
-    assert "128 of 208 groups" in found.summary
+    assert "64 of 104 groups" in found.summary
     assert "Their advantage is 0." in found.summary
 
 
@@ -68,7 +68,7 @@ def test_turns_that_enter_the_group_mean_one_by_one(tmp_path, over_rows) -> None
         if abs(a - b) > 1e-9
     ]
     assert found.severity == "warning"
-    assert f"In {len(apart)} of 96 groups" in found.summary
+    assert f"In {len(apart)} of 48 groups" in found.summary
     means = [statistics.fmean(x) for x in zip(*apart, strict=True)]
     assert f"{means[0]:.2f} and {means[1]:.2f}" in found.summary
 
@@ -85,7 +85,7 @@ def test_one_nan_reward_spoils_a_step(tmp_path, step, count) -> None:
     found = named(result, "reward.nan-spreads")
     assert found.severity == "error"
     assert found.steps == (step,)
-    assert f"Step {step}: {2 * count} NaN rewards, 128 NaN advantages" in found.summary
+    assert f"Step {step}: {2 * count} NaN rewards, 64 NaN advantages" in found.summary
     assert "Nothing was learned" not in found.summary
 
 
@@ -106,7 +106,7 @@ def test_a_nan_component_under_a_number(tmp_path) -> None:
         if row["step"] == 4:
             row["reward_components"] = row["reward_components"] | {"format": math.nan}
     found = named(checked(tmp_path / "run", rows), "component.nan")
-    assert found.rows == 128
+    assert found.rows == 64
     assert found.steps == (4,)
     assert "'format'" in found.summary
 
@@ -153,15 +153,15 @@ def test_aborted_rollouts_that_train_as_wrong_answers(tmp_path) -> None:
             row |= {"finish_reason": "abort", "reward": 0.0}
     result = checked(tmp_path / "run", recentred(rows, lambda row: None))
     found = named(result, "rollout.aborted-trained")
-    assert found.rows == 48  # of the first inner pass
+    assert found.rows == 24  # of the first inner pass
     assert found.steps == (7, 8, 9, 10, 11)
     assert "reward 0" in found.summary
-    assert named(result, "baseline.untrained-rows").rows == 48
+    assert named(result, "baseline.untrained-rows").rows == 24
 
 
 @pytest.mark.parametrize(("rate", "size"), [(0.18, 2), (0.1, 4)])
 def test_groups_too_small_for_the_success_rate(tmp_path, rate, size) -> None:
-    rows = healthy(rate=rate, size=size, groups=16, steps=20, updates=1)
+    rows = healthy(rate=rate, size=size, groups=8, steps=20, updates=1)
     rows = recentred(rows, lambda row: row.update(reward=float(row["correct"]), reward_components={}))
     found = named(checked(tmp_path / "run", rows), "group.zero-signal")
     p = statistics.fmean(row["reward"] for row in rows)
@@ -169,7 +169,7 @@ def test_groups_too_small_for_the_success_rate(tmp_path, rate, size) -> None:
     share = sum(r["length"] for g in dead for r in g) / sum(r["length"] for r in rows)
     assert found.severity == "info"
     assert found.rows == len(dead) * size
-    assert f"{len(dead) / 320:.0%} of 320 groups carry no signal" in found.summary
+    assert f"{len(dead) / 160:.0%} of 160 groups carry no signal" in found.summary
     assert f"p = {p:.2f}, G = {size}: {p**size + (1 - p) ** size:.0%}" in found.summary
     assert f"G = 8 would give {p**8 + (1 - p) ** 8:.0%}" in found.summary
     assert f"They hold {share:.0%} of the loss tokens." in found.summary
@@ -178,20 +178,20 @@ def test_groups_too_small_for_the_success_rate(tmp_path, rate, size) -> None:
 def test_two_groups_of_one_prompt_that_were_merged(tmp_path) -> None:
     rows = healthy()
     for row in rows:
-        if row["step"] == 7 and row["group_id"] in ("7-1", "7-5"):
+        if row["step"] == 7 and row["group_id"] in ("7-1", "7-3"):
             row |= {"prompt_id": "p99", "prompt": "question 99", "sample_index": row["sample_index"] + 8}
             row["sample_index"] -= 8 if row["group_id"] == "7-1" else 0
             row["group_id"] = "7-1"
     found = named(checked(tmp_path / "run", recentred(rows, lambda row: None)), "group.merged")
     assert found.rows == 16
     assert found.steps == (7,)
-    assert "1 of 95 groups have 16 responses where the group size is 8" in found.summary
+    assert "1 of 47 groups have 16 responses where the group size is 8" in found.summary
 
 
 def test_two_groups_of_one_prompt_with_one_baseline(tmp_path) -> None:
     rows = healthy(rate=0.5)
     for row in rows:
-        if row["group_id"] in ("7-1", "7-5"):
+        if row["group_id"] in ("7-1", "7-3"):
             row |= {"prompt_id": "p99", "prompt": "question 99"}
             row |= {"reward": float(row["sample_index"] < (6 if row["group_id"] == "7-1" else 2))}
     for epoch in (0, 1):

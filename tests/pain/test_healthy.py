@@ -31,12 +31,11 @@ def loud(result) -> list:
         {"vocabulary": 14},
     ],
 )
-@pytest.mark.parametrize("seed", [0, 1])
-def test_a_sound_run_raises_nothing(tmp_path, seed, settings) -> None:
-    assert loud(checked(tmp_path / "run", healthy(seed=seed, **settings))) == []
+def test_a_sound_run_raises_nothing(tmp_path, settings) -> None:
+    assert loud(checked(tmp_path / "run", healthy(seed=len(settings), **settings))) == []
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_the_synthetic_runs_of_other_tests_raise_nothing(tmp_path, seed) -> None:
     rows = with_advantages(rollouts(seed=seed), standardised(0, 0.0))
     assert loud(check(write(tmp_path / "run", rows, objective="grpo"))) == []

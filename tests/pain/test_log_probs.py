@@ -19,7 +19,7 @@ def test_one_update_per_batch_is_no_defect(tmp_path) -> None:
     write_metrics(run.path, [(s, "train/loss", 1e-9) for s in range(1, 13)])
     found = named(check(run), "ratio.always-one")
     assert found.severity == "info"
-    assert found.rows == 768
+    assert found.rows == 384
     assert "1 update per batch. Every policy ratio is 1: clipping is inactive" in found.summary
     assert "Logged train/loss: 1e-09 on average." in found.summary
 
@@ -78,7 +78,7 @@ def test_one_side_at_another_temperature(tmp_path, temperature) -> None:
     for row in rows:
         row["logp_sampler"] = [x / temperature for x in row["logp_sampler"]]
     found = named(checked(tmp_path / "run", rows), "logp.temperature", "logp_old")
-    assert found.rows == 768
+    assert found.rows == 384
     assert f"moves {temperature:.2g} times as far" in found.summary
 
 

@@ -21,7 +21,7 @@ def test_two_components_that_cancel(tmp_path, weight) -> None:
     assert "cancel in 100% of the" in found.summary
     assert f"'accuracy' ({-weight:g} to {weight:g})" in found.summary
     constant = named(result, "reward.constant")
-    assert constant.rows == 768
+    assert constant.rows == 384
     assert "The reward is 0 in every row of every step (12 of 12 steps)" in constant.summary
 
 
@@ -29,7 +29,7 @@ def test_components_that_cancel_in_part_of_the_groups(tmp_path) -> None:
     rows = healthy(rate=0.5)
     for row in rows:
         accuracy, form = float(row["correct"]), 0.2 * (row["sample_index"] % 3)
-        if int(row["group_id"].split("-")[1]) < 6:
+        if int(row["group_id"].split("-")[1]) < 3:
             form = -accuracy
         row |= {"reward_components": {"accuracy": accuracy, "format": form}, "reward": accuracy + form}
     found = named(checked(tmp_path / "run", recentred(rows, lambda row: None)), "reward.components-cancel")
@@ -48,7 +48,7 @@ def test_one_value_for_the_whole_batch(tmp_path) -> None:
     of_step = {step: rng.random() for step in range(1, 13)}
     rows = recentred(healthy(), lambda row: row.update(reward=of_step[row["step"]], reward_components={}))
     found = named(checked(tmp_path / "run", rows), "reward.broadcast")
-    assert found.rows == 768
+    assert found.rows == 384
     assert "12 of 12 steps, and differs between steps (12 values)" in found.summary
 
 
@@ -79,7 +79,7 @@ def test_accuracy_of_other_rows_after_sorting_by_length(tmp_path) -> None:
     assert found.severity == "error"
     assert found.column == "correct"
     assert found.rows == len(wrong)
-    assert f"disagrees with the reward in {len(wrong) / len(rows):.0%} of 768 rows" in found.summary
+    assert f"disagrees with the reward in {len(wrong) / len(rows):.0%} of 384 rows" in found.summary
     assert "0% after re-sorting by length" in found.summary
 
 
@@ -124,7 +124,7 @@ def test_every_answer_is_cut_before_its_result(tmp_path, share, limit) -> None:
     good = sum(row["reward"] > 0 for row in cut)
     assert found.rows == len(cut)
     said = "none of them scored above 0" if not good else f"{good} of them scored above 0"
-    assert f"{len(cut) / 768:.0%} of 768 rows are truncated at {limit} tokens; {said}" in found.summary
+    assert f"{len(cut) / 384:.0%} of 384 rows are truncated at {limit} tokens; {said}" in found.summary
     assert (f"min = max = {limit}" in found.summary) == (share == 1.0)
 
 

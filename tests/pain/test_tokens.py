@@ -87,6 +87,19 @@ def test_rows_that_run_on_after_their_end(tmp_path, share) -> None:
     assert named(checked(tmp_path / "other", rows), "mask.after-end").rows == len(on)
 
 
+def test_text_after_the_end_up_to_one_length_in_every_row(tmp_path) -> None:
+    rng = random.Random(0)
+    rows = healthy(updates=1, shortest=40, longest=40)
+    after = 0
+    for row in rows:
+        at = rng.randrange(8, 30)
+        row["token_ids"] = [EOS if t == at else x for t, x in enumerate(row["token_ids"])]
+        after += 39 - at
+    found = named(checked(tmp_path / "run", rows), "mask.after-end")
+    assert found.rows == 384
+    assert f"{after / (40 * 384):.0%} of mask tokens follow" in found.summary
+
+
 @pytest.mark.parametrize("other_ids", [(32007,), (31000, 31001)])
 def test_truncated_rows_that_stopped_by_another_end_id(tmp_path, other_ids) -> None:
     rng = random.Random(0)
@@ -137,5 +150,5 @@ def test_a_turn_that_does_not_go_on_from_the_last(tmp_path, text, share) -> None
                 row["prompt"] = row["prompt"][:20] + row["prompt"][25:]
     found = named(checked(tmp_path / "run", rows), "turn.not-extension")
     assert found.rows == len(broken)
-    assert f"in {len(broken) / 768:.0%} of 768 trajectories, most often turn 2" in found.summary
+    assert f"in {len(broken) / 384:.0%} of 384 trajectories, most often turn 2" in found.summary
     assert ("at character 20" in found.summary) == text

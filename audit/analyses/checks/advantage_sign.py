@@ -9,6 +9,8 @@ import numpy as np
 from audit.analyses.checks.look import Entry, Group, Look, correlation, problem
 from audit.schema import Problem
 
+RIGHT = ("acc", "accuracy", "correct", "correctness", "is_correct")
+"""Components that say whether an answer is right."""
 MANY = 0.1
 """Share of correct rows below their group's mean from which that is said; heuristic."""
 CLOSE = 0.9
@@ -75,6 +77,9 @@ def _grouped_baseline(look: Look) -> bool:
 def _is_correct(look: Look) -> np.ndarray:
     if look.rows.has("correct"):
         return np.asarray(look.rows.numpy("correct") == 1.0)
+    for name, part in look.components.items():
+        if name.lower() in RIGHT and set(np.unique(part[np.isfinite(part)])) <= {0.0, 1.0}:
+            return np.asarray(part == 1.0)
     values = np.unique(look.reward[np.isfinite(look.reward)])
     return np.asarray((look.reward == values[-1]) & (len(values) == 2))
 

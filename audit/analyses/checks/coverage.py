@@ -34,8 +34,9 @@ def _ranks(look: Look) -> Iterator[Problem]:
         return
     pairs = np.unique(np.column_stack([look.rows.step, rank]), axis=0)
     steps, present = np.unique(pairs[:, 0], return_counts=True)
-    usual = int(np.bincount(present).argmax())
-    short = steps[present < max(usual, 2)] if usual > 1 else steps[:0]
+    often = np.bincount(present)
+    usual = int(np.flatnonzero(often == often.max())[-1])
+    short = steps[present < usual]
     if not len(short):
         return
     first = int(short[0])
@@ -67,6 +68,8 @@ def _columns(look: Look) -> Iterator[Problem]:
         yield from _span(
             look, f"Component '{name}'", "reward_components", ~np.isnan(values), "component.stops"
         )
+    for name, values in look.extra.items():
+        yield from _span(look, f"Field '{name}' of extra", "extra", ~np.isnan(values), "component.stops")
 
 
 def _span(look: Look, what: str, column: str, has: np.ndarray, code: str) -> Iterator[Problem]:

@@ -15,6 +15,8 @@ LARGEST = 1 << 20
 """Ids beyond this are no vocabulary."""
 OFTEN, TERMINAL = 0.05, 0.5
 """An end id ends 5 % of rows, and half of its occurrences (a run of it is one) end a row; heuristics."""
+ONCE = 0.8
+"""Share of rows that hold the end id exactly once, where all run on to one length; heuristic."""
 SHORT = 4.0
 """Mean length below which any id ends rows by chance; heuristic."""
 
@@ -39,7 +41,9 @@ def end_ids(tokens: TokenBatch, declared: Sequence[int]) -> np.ndarray:
         found |= (own >= TERMINAL * anywhere) & (own > 0)
     found &= ends >= max(3, OFTEN * some.sum())
     padded = _padding(tokens, ids, some, size)
-    return np.flatnonzero(padded if padded.any() else found)
+    if padded.any():
+        return np.flatnonzero(padded)
+    return np.flatnonzero(found) if found.any() else _once_a_row(tokens, ids, some)
 
 
 def _padding(tokens: TokenBatch, ids: np.ndarray, some: np.ndarray, size: int) -> np.ndarray:
@@ -62,6 +66,21 @@ def _padding(tokens: TokenBatch, ids: np.ndarray, some: np.ndarray, size: int) -
     else:
         found[pad] = True
     return found
+
+
+def _once_a_row(tokens: TokenBatch, ids: np.ndarray, some: np.ndarray) -> np.ndarray:
+    """Where every row has one length and none ends by itself: the id that nearly every row holds once."""
+    if len(np.unique(tokens.lengths[some])) > 1 or some.sum() < 8:
+        return np.zeros(0, dtype=np.int64)
+    size = int(ids.max()) + 1
+    pair, count = np.unique(tokens.row * size + ids, return_counts=True)
+    once = np.bincount(pair[count == 1] % size, minlength=size)
+    found = np.flatnonzero(once >= ONCE * some.sum())
+    if not len(found):
+        return found
+    # Marks of a template come once too; the end comes last.
+    place = (np.arange(len(ids)) - tokens.starts[tokens.row]).astype(float)
+    return found[[int(np.argmax([np.median(place[ids == one]) for one in found]))]]
 
 
 def declared_ends(*places: Any) -> list[int]:

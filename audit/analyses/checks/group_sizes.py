@@ -124,7 +124,8 @@ def _twice(look: Look) -> Iterator[Problem]:
             hint="The baseline was formed by prompt, not by group_id.",
         )
     alone = len(np.unique(slot[use & (np.bincount(pairs[:, 0], minlength=len(shared)) == 1)[slot]]))
-    if len(steps) <= USUAL * len(np.unique(rows.step[use])) and alone:
+    rare = len(steps) < 3 or len(steps) <= USUAL * len(np.unique(rows.step[use]))
+    if rare and alone:
         step = int(steps[0])
         here = len(np.unique(slot[marked & (rows.step == step)]))
         yield problem(

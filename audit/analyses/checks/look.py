@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from audit.analyses.checks.extra_numbers import extra_numbers
 from audit.analyses.checks.token_batch import Measure, TokenLook
 from audit.analyses.infer import Inference
 from audit.analyses.outcomes import first_pass
@@ -59,6 +60,11 @@ class Look:
     def components(self) -> dict[str, np.ndarray]:
         """Parts of the reward by name."""
         return component_values(self.rows) if self.rows.has("reward_components") else {}
+
+    @cached_property
+    def extra(self) -> dict[str, np.ndarray]:
+        """Numbers in the JSON objects of ``extra`` by name."""
+        return extra_numbers(self.run) if self.rows.has("extra") else {}
 
     @cached_property
     def metrics(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:

@@ -90,6 +90,9 @@ def _constant_weights(look: Look) -> str:
     rate = look.metric("learning_rate", "lr")
     if rate is not None and not np.nan_to_num(rate[2]).any():
         return f"{rate[0]} is 0 throughout"
+    config = look.run.manifest.config or {}
+    if any(config.get(key) in (0, 0.0) for key in ("learning_rate", "lr")):
+        return "run.json sets a learning rate of 0"
     if look.rows.has("policy_version") and np.ptp(policy_versions(look)) == 0:
         return "policy_version never changes"
     return ""

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 
 import numpy as np
-import pyarrow.compute as pc
 
 from audit.analyses.checks.look import Entry, Look, problem
 from audit.facts.rows import dense
@@ -30,7 +28,11 @@ def _find(look: Look) -> Iterator[Problem]:
         wrong = mine != reward
         share = float(wrong.mean())
         steps = dense(look.rows.step[both])
-        if share < LEAST or steps.max() + 1 < LEAST_STEPS or not _same_values(mine, reward, steps):
+        if share < LEAST or not _same_values(mine, reward, steps):
+            continue
+        order = _resorted(look, both, mine, reward, steps)
+        # In a single step two unrelated columns may hold the same number of ones by chance.
+        if not order and steps.max() + 1 < LEAST_STEPS and len(np.unique(mine)) < 5:
             continue
         marked = np.zeros(look.rows.num_rows, dtype=bool)
         marked[np.flatnonzero(both)[wrong]] = True
@@ -39,7 +41,7 @@ def _find(look: Look) -> Iterator[Problem]:
             "column.permuted",
             marked,
             f"'{name}' disagrees with the reward in {share:.0%} of {int(both.sum())} rows, though every step "
-            f"holds the same values of both: {_resorted(look, both, mine, reward, steps)}the rows of one "
+            f"holds the same values of both: {order}the rows of one "
             "were reordered.",
             "error",
             column=column,
@@ -53,32 +55,8 @@ def _columns(look: Look) -> Iterator[tuple[str, str, np.ndarray]]:
         yield "correct", "correct", look.rows.numpy("correct")
     for name, values in look.components.items():
         yield name, "reward_components", values
-    if look.rows.has("extra"):
-        for name, values in _extra(look).items():
-            yield name, "extra", values
-
-
-def _extra(look: Look) -> dict[str, np.ndarray]:
-    """Numbers at the top of the JSON objects in ``extra``."""
-    texts = look.run.responses(["extra"])["extra"].combine_chunks().dictionary_encode()
-    found: dict[str, np.ndarray] = {}
-    objects = [_numbers(text) for text in texts.dictionary.to_pylist()]
-    places = pc.fill_null(texts.indices, -1).to_numpy(zero_copy_only=False)
-    for name in sorted({name for held in objects for name in held})[:64]:
-        own = np.array([held.get(name, np.nan) for held in objects] + [np.nan])
-        found[name] = own[places]
-    return found
-
-
-def _numbers(text: str) -> dict[str, float]:
-    try:
-        content = json.loads(text)
-    except (ValueError, RecursionError):
-        return {}
-    if not isinstance(content, dict):
-        return {}
-    kinds = (int, float, bool)
-    return {k: float(v) for k, v in content.items() if isinstance(v, kinds) and abs(v) < 1e300}
+    for name, values in look.extra.items():
+        yield name, "extra", values
 
 
 def _as_reward(values: np.ndarray, reward: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:

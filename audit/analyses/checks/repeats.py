@@ -95,7 +95,7 @@ def _since(look: Look, known: np.ndarray, loops: np.ndarray) -> tuple[int, float
         _entropy(whole) * rows[-1] - _entropy(before) * rows[:-1] - _entropy(after) * (rows[-1] - rows[:-1])
     )
     best = int(np.argmax(np.where(after > before, gain, -1.0)))
-    if after[best] < 2 * before[best] + 0.02 or gain[best] < 8.0:
+    if after[best] < 2 * before[best] + 0.02 or gain[best] < 4.0:
         return int(steps[0]), whole, None
     return int(steps[best + 1]), float(after[best]), float(before[best])
 

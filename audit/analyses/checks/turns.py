@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from os.path import commonpath
 
 import numpy as np
 
@@ -72,9 +71,14 @@ def _by_text(look: Look, before: np.ndarray, after: np.ndarray) -> tuple[np.ndar
         place = later.find(answer, len(told)) if start else -1
         if place < 0:
             broken[k] = True
-            where[k] = len(commonpath([told + answer, later]))
+            where[k] = _shared(told + answer, later)
     # One prompt text for all turns is the task, not the context of the turn.
     return (broken, where) if differ else (None, none)
+
+
+def _shared(a: str, b: str) -> int:
+    """Characters that two texts have in common from the start."""
+    return next((k for k, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
 
 
 def _by_length(look: Look, before: np.ndarray, after: np.ndarray) -> tuple[np.ndarray | None, np.ndarray]:
