@@ -57,12 +57,14 @@ def _mean_of_means(
 ) -> np.ndarray:
     """Mean over the parts of each window of sum(values) / sum(count), shape (windows,); NaN without rows."""
     used = window >= 0
-    pairs, code = np.unique(np.stack([window[used], part[used]]), axis=1, return_inverse=True)
-    code = code.ravel()
+    # One code per pair: unique over one dimension sorts numbers, over two it compares rows.
+    width = int(part.max(initial=0)) + 1
+    pairs, code = np.unique(window[used] * width + part[used], return_inverse=True)
+    of_pair = pairs // width
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.bincount(code, weights=values[used]) / np.bincount(code, weights=count[used])
-        of = np.bincount(pairs[0], weights=ratio, minlength=windows)
-        return np.asarray(of / np.bincount(pairs[0], minlength=windows))
+        of = np.bincount(of_pair, weights=ratio, minlength=windows)
+        return np.asarray(of / np.bincount(of_pair, minlength=windows))
 
 
 def _same(made: np.ndarray, logged: Series) -> bool:
