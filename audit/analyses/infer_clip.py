@@ -126,19 +126,20 @@ class _Weights:
         sample, logged = self.sample, side.series
         window = np.where(sample.rows, logged.window, -1)
         used = window >= 0
-        seen = np.unique(window[used])
-        pairs = np.unique(np.stack([window[used], self.part[used]]), axis=1)
-        parts = np.bincount(pairs[0], minlength=len(logged.value))
+        width = int(self.part.max(initial=0)) + 1
+        pairs = np.unique(window[used] * width + self.part[used])
+        parts = np.bincount(pairs // width, minlength=len(logged.value))
+        seen = np.unique(pairs // width)
         at = window[sample.row]
         least, most = 0.0, np.inf
-        order = np.argsort(-side.beyond, kind="stable")
-        order = order[(side.beyond[order] > 0) & (at[order] >= 0)]
-        by_window = np.argsort(at[order], kind="stable")
-        order = order[by_window]
-        starts = np.searchsorted(at[order], seen, side="left")
-        stops = np.searchsorted(at[order], seen, side="right")
+        some = np.flatnonzero((side.beyond > 0) & (at >= 0))
+        some = some[np.argsort(at[some], kind="stable")]
+        starts = np.searchsorted(at[some], seen, side="left")
+        stops = np.searchsorted(at[some], seen, side="right")
         for which, start, stop in zip(seen.tolist(), starts.tolist(), stops.tolist(), strict=True):
-            tokens = order[start:stop]
+            # Sorted window by window: most readings fail in the first.
+            tokens = some[start:stop]
+            tokens = tokens[np.argsort(-side.beyond[tokens], kind="stable")]
             total = np.concatenate([[0.0], np.cumsum(self.per_token[tokens])]) / parts[which]
             near = 1e-5 * max(logged.value[which], 1e-3) + logged.rounding
             # With the k farthest tokens clipped, epsilon lies between the distances of token k + 1 and of
