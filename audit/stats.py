@@ -13,6 +13,8 @@ from functools import lru_cache
 import msgspec
 import numpy as np
 
+from audit.interval_tails import cut, tails, without_each
+
 RESAMPLES = 1999
 LEVEL = 0.95
 FEW_CLUSTERS = 10
@@ -52,11 +54,11 @@ def cluster_sums(columns: np.ndarray, cluster: np.ndarray) -> np.ndarray:
     return sums
 
 
-@np.errstate(over="ignore", invalid="ignore")
+@np.errstate(over="ignore", divide="ignore", invalid="ignore")
 def bootstrap(
     sums: np.ndarray, statistic: Callable[[np.ndarray], np.ndarray], *, seed: int = 0
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Percentile interval of a statistic of sums over clusters.
+    """Bias-corrected, accelerated and expanded percentile interval of a statistic of sums over clusters.
 
     Parameters
     ----------
@@ -73,9 +75,9 @@ def bootstrap(
     Notes
     -----
     Clusters are drawn with replacement, C of C, :data:`RESAMPLES` times (Efron & Tibshirani 1993, ch. 13).
-    The percentiles are those of the expanded interval (Hesterberg 2015, "What teachers should know about the
-    bootstrap", sec. 5.1): with few clusters plain percentiles are too narrow, and a t quantile and the factor
-    sqrt(C / (C - 1)) widen them. Resamples on which the statistic is undefined are left out.
+    Which percentiles are the ends is :func:`audit.interval_tails.tails`. Resamples on which the statistic is
+    undefined are left out. A quantity that cannot be negative, as a squared correlation, is never found to
+    be 0.
     """
     value = statistic(sums.sum(axis=0))
     # A prompt that contributes nothing cannot make the interval narrower.
@@ -85,12 +87,9 @@ def bootstrap(
         nothing = np.full_like(value, np.nan)
         return value, nothing, nothing
     replicates = statistic(_resampled(sums, seed))
-    tail = _expanded_tail(clusters)
-    defined = np.where(np.isfinite(replicates), replicates, np.nan)
-    low, high = np.full_like(value, np.nan), np.full_like(value, np.nan)
-    some = np.isfinite(defined).any(axis=0)
-    if some.any():
-        low[some], high[some] = np.nanquantile(defined[:, some], [tail, 1.0 - tail], axis=0)
+    replicates = np.where(np.isfinite(replicates), replicates, np.nan)
+    left_out = statistic(without_each(sums))
+    low, high = cut(value, replicates, tails(value, replicates, left_out, clusters, LEVEL))
     return value, low, high
 
 
@@ -134,14 +133,6 @@ def _drawn_again(clusters: int, seed: int, at_once: int) -> Iterator[np.ndarray]
         yield np.stack(
             [np.bincount(rng.integers(0, clusters, clusters), minlength=clusters) for _ in range(rows)]
         )
-
-
-def _expanded_tail(clusters: int) -> float:
-    """Probability to cut off on each side."""
-    from scipy.special import ndtr, stdtrit
-
-    reach = stdtrit(clusters - 1, (1.0 + LEVEL) / 2) * np.sqrt(clusters / (clusters - 1))
-    return float(ndtr(-reach))
 
 
 def ratio_of_sums(numerator: np.ndarray, denominator: np.ndarray, cluster: np.ndarray, n: int) -> Estimate:

@@ -7,7 +7,7 @@ import numpy as np
 LEAST_PROMPTS = 2.0
 """Prompts that must carry the variance before a gap is tested; heuristic."""
 LEAST_CHANGES = 5
-"""Changes from bin to bin that a wander is estimated from."""
+"""Changes from bin to bin that a wander is estimated from; heuristic."""
 EXACT = 1e-9
 """A gap within this of 0, relative to its noise or absolutely, is none."""
 
@@ -24,17 +24,26 @@ def wander(gap: np.ndarray, residual: np.ndarray) -> float:
 
     Notes
     -----
-    From the median absolute deviation of the changes about their median: a steady drift and a single jump
-    are what is looked for, and count as no noise.
+    The squared distance of the gaps from a constant, a drift and one jump is set equal to its expectation
+    under prompt noise and a random walk (method of moments). A steady drift and a single jump are what is
+    looked for, and count as no noise; of all places for the jump the one that leaves the least wander is
+    taken. Held against the spread of changes from bin to bin, far bins tell more of a walk.
     """
-    change = np.diff(gap)
-    known = np.isfinite(change)
-    if known.sum() < LEAST_CHANGES:
+    at = np.flatnonzero(np.isfinite(gap))
+    if len(at) <= LEAST_CHANGES:
         return 0.0
-    change = change[known]
-    noise = _variance(np.diff(residual, axis=0)[known])
-    spread = 1.4826 * np.median(np.abs(change - np.median(change)))
-    return float(max(spread * spread - np.median(noise), 0.0))
+    values, parts = gap[at] - gap[at].mean(), residual[at] * np.sqrt(_few(residual[at]))[:, None]
+    noise, walk = parts @ parts.T, np.minimum.outer(at, at).astype(float)
+    found = []
+    for jump in range(1, len(at)):
+        explained = np.column_stack([np.ones(len(at)), at, np.arange(len(at)) >= jump])
+        basis = np.linalg.qr(explained)[0]
+        rest = np.eye(len(at)) - basis @ basis.T
+        left = values @ rest @ values
+        if left <= EXACT**2 * (values @ values):
+            return 0.0
+        found.append((left - (rest * noise).sum()) / (rest * walk).sum())
+    return float(max(min(found), 0.0))
 
 
 def p_values(
@@ -69,9 +78,13 @@ def p_values(
 
 def _variance(residual: np.ndarray) -> np.ndarray:
     """Σ over prompts of the squared residual, shape (K,), for prompts that are there."""
+    return np.asarray((residual * residual).sum(axis=1) * _few(residual))
+
+
+def _few(residual: np.ndarray) -> np.ndarray:
+    """C / (C - 1) of the C prompts that are there, shape (K,)."""
     there = (residual != 0).sum(axis=1)
-    factor = there / np.maximum(there - 1, 1)
-    return np.asarray((residual * residual).sum(axis=1) * factor)
+    return np.asarray(there / np.maximum(there - 1, 1))
 
 
 def _carriers(residual: np.ndarray) -> np.ndarray:

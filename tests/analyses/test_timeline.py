@@ -126,3 +126,22 @@ def test_the_correction_is_that_of_scipy(values) -> None:
     assert np.isnan(adjusted[~known]).all()
     if known.any():
         assert adjusted[known] == pytest.approx(scipy.stats.false_discovery_control(p[known], method="bh"))
+
+
+def test_the_wander_is_a_moment_estimate_of_a_random_walk() -> None:
+    """Where the place of the jump costs little, its mean over many walks is near their variance."""
+    rng = np.random.default_rng(2)
+    noise = rng.normal(size=(80, 25, 30)) / np.sqrt(30) * 0.1
+    walks = np.cumsum(rng.normal(scale=0.5, size=(80, 25)), axis=1)
+    found = [wander(walk + r.sum(axis=1), r) for walk, r in zip(walks, noise, strict=True)]
+    assert 0.5 * 0.25 < np.mean(found) < 0.25
+    alone = [wander(r.sum(axis=1), r) for r in noise]
+    assert np.mean(alone) < 0.05 * 0.1**2
+
+
+def test_a_bin_without_a_gap_is_left_out_of_the_wander() -> None:
+    gap = np.random.default_rng(0).normal(size=20)
+    gap[[3, 11]] = np.nan
+    assert wander(gap, np.zeros((20, 4))) > 0.0
+    gap[5:] = np.nan
+    assert wander(gap, np.zeros((20, 4))) == 0.0
