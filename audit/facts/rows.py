@@ -257,8 +257,8 @@ def has_tokens(run: Run) -> bool:
 
 def dense(*codes: np.ndarray) -> np.ndarray:
     """Dense int64 code of each distinct tuple, in sorted order, shape (R,)."""
-    combined = np.zeros(len(codes[0]), dtype=np.int64)
-    for code in codes:
+    combined = _ranks(codes[0])
+    for code in codes[1:]:
         inner = _ranks(code)
         combined = _ranks(combined * (int(inner.max(initial=0)) + 1) + inner)
     return combined.astype(np.int64)
