@@ -121,6 +121,9 @@ def checked(found: Iterable[Row], book: Book) -> Iterator[Row]:
         except OddValue as odd:
             book.reject(str(odd))
             continue
+        except RecursionError:
+            book.reject("a value is nested too deeply")
+            continue
         book.read += 1
         yield made
 

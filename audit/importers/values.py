@@ -20,6 +20,11 @@ WHOLE = 2.0**53
 _PRINTED = re.compile(r"(?:tensor|array|np\.\w+|numpy\.\w+)\(\[?([^\[\](),]+)\]?(?:,[^()]*)?\)")
 
 
+_WHOLE = re.compile(r"\s*[+-]?\d+\s*")
+_LONGEST = 4000
+"""Digits, or bits, of a whole number; a longer one is junk."""
+
+
 class OddValue(ValueError):
     """A value that cannot mean what its column says; the text is the reason that is counted."""
 
@@ -45,7 +50,10 @@ def number(value: Any, name: str) -> float | None:
     if value is None or value == "":
         return None
     if isinstance(value, (bool, int, float, np.number, np.bool_)):
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:
+            raise OddValue(f"{name} is larger than a float can be") from None
     if isinstance(value, str):
         text = value.strip().lower()
         if printed := _PRINTED.fullmatch(text):
@@ -70,9 +78,9 @@ def integer(value: Any, name: str) -> int | None:
         The value is no whole number, or a float too large to be exact.
     """
     value = unwrapped(value)
-    if isinstance(value, bool) or (isinstance(value, int) and not isinstance(value, bool)):
+    if isinstance(value, (int, np.integer)):
         return int(value)
-    if isinstance(value, str) and value.strip().lstrip("+-").isdecimal():
+    if isinstance(value, str) and len(value) < _LONGEST and _WHOLE.fullmatch(value):
         return int(value)
     found = number(value, name)
     if found is None or math.isnan(found):
@@ -112,10 +120,13 @@ def identifier(value: Any, name: str) -> str | None:
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
-        return str(int(value))
+        whole = int(value)
+        if whole.bit_length() > _LONGEST:
+            raise OddValue(f"{name} is no id")
+        return str(whole)
     if isinstance(value, (float, np.floating)):
-        whole = integer(float(value), name)
-        return None if whole is None else str(whole)
+        exact = integer(float(value), name)
+        return None if exact is None else str(exact)
     raise OddValue(f"{name} is no id")
 
 
