@@ -13,7 +13,7 @@ from audit.analyses.infer_blocks import Centring, centring, other_sets
 from audit.analyses.infer_candidate import Candidate, candidate_of
 from audit.analyses.infer_grid import EPSILONS, rarer, raw_singletons, scales, usual, with_solved_epsilon
 from audit.analyses.infer_outside import baseline_of_components, outside, unshaped_baseline
-from audit.analyses.infer_problem import EXACT, Problem, fitted, fitted_if_near, like
+from audit.analyses.infer_problem import EXACT, ROUNDED, Problem, fitted, fitted_if_near, like
 from audit.analyses.infer_readings import against_first, batches, group_size, poisoned, recounted, regrouped
 from audit.analyses.infer_shaping import overlong, per_component, reweighted, with_term
 from audit.analyses.infer_terms import Term, components_of, kl_terms, length_terms
@@ -80,14 +80,13 @@ def infer(rows: RunRows, declared: Objective | None) -> Inference:
         found = list(_usual(problem))
         if declared is not None and declared.baseline.kind != "logged":
             declared_residual = problem.residual(_declared_advantage(rows, declared, copies))
-            if declared_residual < EXACT and not _fits(found):
+            if declared_residual < _bar(problem, found) and not _fits(problem, found):
                 found.append(candidate_of(declared, declared_residual))
         readings, same_groups = regrouped(rows, problem)
-        if not _fits(found):
-            for stage in _stages(rows, problem, readings):
-                found += stage()
-                if _fits(found):
-                    break
+        for stage in _stages(rows, problem, readings):
+            if _fits(problem, found):
+                break
+            found += stage()
     except AuditError as error:
         # The declared shaping cannot be applied to this log: its components were not logged.
         return Inference(status="skipped", reason=str(error), n=n)
@@ -121,19 +120,22 @@ def _declared_advantage(rows: RunRows, declared: Objective, copies: np.ndarray) 
 def _concluded(
     problem: Problem, found: list[Candidate], declared_residual: float | None, same_groups: list[str]
 ) -> Inference:
-    ranked = sorted(found, key=lambda c: (c.residual >= EXACT, c.oddities * (c.residual < EXACT), c.residual))
+    bar = _bar(problem, found)
+    ranked = sorted(found, key=lambda c: (c.residual >= bar, c.oddities * (c.residual < bar), c.residual))
     if poisoned(problem):
         ranked = [msgspec.structs.replace(candidate, missing="poisons") for candidate in ranked]
     best = ranked[0]
-    fits = best.residual < EXACT
+    fits = best.residual < bar
     agrees = None
     if declared_residual is not None:
-        agrees = declared_residual < max(EXACT, 1.5 * best.residual if fits else 0.0)
-    ceiling = max(2.0 * best.residual, EXACT)
+        agrees = declared_residual < max(bar, 1.5 * best.residual if fits else 0.0)
+    ceiling = max(2.0 * best.residual, bar)
     equivalent = [c for c in ranked if c.residual <= ceiling] if fits else [best]
     return Inference(
         status="fits" if fits else "none_fits",
-        reason="" if fits else "no candidate reproduces the logged advantages; the closest is named",
+        reason=_reason(bar)
+        if fits
+        else "no candidate reproduces the logged advantages; the closest is named",
         best=best,
         equivalent=equivalent,
         declared_residual=declared_residual,
@@ -147,6 +149,13 @@ def _concluded(
     )
 
 
+def _reason(bar: float, *, fits: bool) -> str:
+    if not fits:
+        return "no candidate reproduces the logged advantages; the closest is named"
+    coarse = f"the advantages were stored with a relative rounding of {bar / ROUNDED:.1g}"
+    return coarse if bar > EXACT else ""
+
+
 def _closest(ranked: list[Candidate]) -> list[Candidate]:
     shown: dict[str, Candidate] = {}
     for candidate in ranked:
@@ -155,8 +164,15 @@ def _closest(ranked: list[Candidate]) -> list[Candidate]:
     return list(shown.values())[:SHOWN]
 
 
-def _fits(found: Iterable[Candidate]) -> bool:
-    return any(candidate.residual < EXACT for candidate in found)
+def _bar(problem: Problem, found: Iterable[Candidate]) -> float:
+    """Misfit below which a candidate fits: of float32, or of coarser storage where nothing is as near."""
+    exact = any(candidate.residual < EXACT for candidate in found)
+    return EXACT if exact else max(EXACT, problem.rounding)
+
+
+def _fits(problem: Problem, found: list[Candidate]) -> bool:
+    bar = _bar(problem, found)
+    return any(candidate.residual < bar for candidate in found)
 
 
 def _usual(problem: Problem) -> Iterator[Candidate]:

@@ -21,6 +21,10 @@ SAMPLE = 6_000
 """Responses, in whole batches, on which the rarer candidates are tried first."""
 NEAR = 50.0
 """Multiple of :data:`EXACT` up to which a candidate that was tried on a sample is tried on all; heuristic."""
+MANY = 20
+"""Distinct advantages, at least, before their digits are counted; heuristic."""
+ROUNDED = 2.0
+"""Multiple of the expected RMS of a rounding up to which a misfit is put down to it; heuristic."""
 _AS_IT_STANDS = Shaping()
 
 
@@ -58,6 +62,24 @@ class Problem:
     def batch(self) -> np.ndarray:
         """int64, shape (R,)."""
         return np.asarray(self.responses.generation_batch)
+
+    @cached_property
+    def rounding(self) -> float:
+        """Relative RMS of the rounding with which the advantages were stored; 0 where none is to be seen.
+
+        bfloat16 keeps 8 bits; text often a few decimals. Only where many values occur: a few may be round
+        by themselves.
+        """
+        values = np.unique(self.logged[self.use])
+        if len(values) < MANY:
+            return 0.0
+        if not (values.astype(np.float32).view(np.uint32) & 0xFFFF).any():
+            return float(ROUNDED * 2.0**-8 / np.sqrt(12))
+        for decimals in range(1, 6):
+            shifted = values * 10.0**decimals
+            if np.all(np.abs(shifted - np.round(shifted)) < 1e-6 * np.maximum(np.abs(shifted), 1.0)):
+                return float(ROUNDED * 10.0**-decimals / np.sqrt(12) / self.power)
+        return 0.0
 
     def residual(self, made: np.ndarray) -> float:
         """RMS(logged - made) / RMS(logged)."""

@@ -43,6 +43,8 @@ def group_size(rows: RunRows, problem: Problem) -> int:
 
 def batches(rows: RunRows, problem: Problem) -> np.ndarray:
     """Code of the batch of each row whatever its inner pass: the first of its group; int64, shape (R,)."""
+    if not rows.grouped.any():
+        return problem.batch
     group = _column(rows, "group_id")
     first = np.full(int(group.max(initial=-1)) + 1, np.iinfo(np.int64).max)
     np.minimum.at(first, group, problem.batch)

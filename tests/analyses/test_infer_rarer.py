@@ -326,3 +326,34 @@ def test_copies_of_rows_are_no_part_of_a_group(tmp_path) -> None:
     rows = [row for k, row in enumerate(rows) for _ in range(2 if k % 7 == 0 else 1)]
     found = named(asked(tmp_path, rows))
     assert (found["scale"], found["ddof"], found["not_counted"]) == ("group_std", 1, None)
+
+
+@pytest.mark.parametrize("decimals", [2, 3, 4])
+def test_advantages_of_a_few_decimals_still_fit(tmp_path, decimals) -> None:
+    rows = rollouts(steps=6, reward=graded)
+    for group in sets(rows):
+        made = standard([row["reward"] for row in group], 1, 1e-4)
+        for row, advantage in zip(group, made, strict=True):
+            row["advantage"] = round(advantage, decimals)
+    found = asked(tmp_path, rows)
+    assert found.status == "fits"
+    assert found.best is not None
+    assert (found.best.baseline, found.best.scale, found.best.ddof) == ("group_mean", "group_std", 1)
+    assert "rounding" in found.reason
+    assert 1e-4 in {candidate.epsilon for candidate in found.equivalent}
+    assert {candidate.ddof for candidate in found.equivalent} == {1}
+
+
+def test_advantages_in_bfloat16_still_fit(tmp_path) -> None:
+    rows = rollouts(steps=6, reward=graded)
+    for group in sets(rows):
+        total, n = sum(row["reward"] for row in group), len(group)
+        for row in group:
+            exact = np.float32(row["reward"] - (total - row["reward"]) / (n - 1))
+            bits = (exact.view(np.uint32) + np.uint32(0x8000)) & np.uint32(0xFFFF0000)
+            row["advantage"] = float(bits.view(np.float32))
+    found = asked(tmp_path, rows)
+    assert found.status == "fits"
+    assert found.best is not None
+    assert (found.best.baseline, found.best.scale) == ("leave_one_out", "none")
+    assert {candidate.baseline for candidate in found.equivalent} == {"leave_one_out"}
