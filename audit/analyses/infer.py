@@ -133,9 +133,7 @@ def _concluded(
     equivalent = [c for c in ranked if c.residual <= ceiling] if fits else [best]
     return Inference(
         status="fits" if fits else "none_fits",
-        reason=_reason(bar)
-        if fits
-        else "no candidate reproduces the logged advantages; the closest is named",
+        reason=_reason(bar, fits=fits),
         best=best,
         equivalent=equivalent,
         declared_residual=declared_residual,
