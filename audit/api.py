@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from audit.analyses import check as _check
 from audit.analyses import explain as _explain
+from audit.analyses import explain_many as _explain_many
 from audit.analyses import length as _length
 from audit.analyses.clipping import Clipping
 from audit.analyses.clipping import clipping as clipping_of
@@ -36,6 +38,11 @@ ObjectiveLike = Objective | str | None
 def explain(a: RunLike, b: RunLike) -> _explain.Explanation:
     """Explain why two runs disagree: declared, inferred, objective effect, data effect, verdict."""
     return _explain.explain(_opened(a), _opened(b))
+
+
+def explain_many(runs: Sequence[RunLike]) -> _explain_many.ManyExplanation:
+    """Explain how three or more runs differ: distances, clusters, what splits them, seed noise."""
+    return _explain_many.explain_many([_opened(run) for run in runs])
 
 
 def summary(run: RunLike) -> Summary | DirectorySummary:

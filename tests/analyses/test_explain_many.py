@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scipy.stats import ttest_ind
 from synthetic import rollouts, write
 
+import audit
 from audit.analyses.distances import DistanceMatrix
 from audit.analyses.explain_many import MOST_RUNS, explain_many, labels_of
 from audit.analyses.outcome_distance import seed_noise
@@ -87,7 +88,7 @@ def test_matrices_are_symmetric_and_zero_on_the_diagonal(found) -> None:
 
 
 def test_the_order_of_the_runs_changes_nothing_but_the_order(three, found) -> None:
-    turned = explain_many(three[::-1])
+    turned = audit.explain_many([run.path for run in three[::-1]])
     np.testing.assert_allclose(turned.objective.array()[::-1, ::-1], found.objective.array(), atol=1e-12)
     assert turned.clusters == found.clusters
     assert turned.configurations == found.configurations
