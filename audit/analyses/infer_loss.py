@@ -127,6 +127,7 @@ def _named(surrogate: Surrogate, scoped: Scoped, fit: Fit) -> LossFit:
         epsilon_low=surrogate.low,
         epsilon_high=surrogate.high,
         dual=surrogate.dual,
+        dual_shows=surrogate.dual_shows,
         low_bound=surrogate.low_bound,
         high_bound=surrogate.high_bound,
         aggregation=kind,

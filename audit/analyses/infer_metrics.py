@@ -8,7 +8,7 @@ import numpy as np
 from audit.analyses.infer_clip import ClipFit, clip_fits
 from audit.analyses.infer_loss import LossFits, fit_loss
 from audit.analyses.logged_meaning import kl_note, reward_note
-from audit.analyses.logged_scalars import Series, series
+from audit.analyses.logged_scalars import WITHOUT_KL, Series, series
 from audit.analyses.loss_agreement import contradictions, declared_surrogate
 from audit.analyses.loss_fit import SHOWN_BY_LOSS, LossFit
 from audit.analyses.loss_inference import LossInference
@@ -62,9 +62,10 @@ def _told(
 ) -> LossInference:
     if fits is not None and fits.fitting:
         open_ = [] if sample.moved else ["ratio", "clip"]
-        if sample.gap is not None and not fits.sees_kl:
-            open_.append("kl")
         best = fits.fitting[0]
+        unseen = sample.gap is not None and not fits.sees_kl
+        if unseen or (best.kl == "none" and loss is not None and loss.name in WITHOUT_KL):
+            open_.append("kl")
         notes = []
         if best.factor != 1.0 and not best.aggregation.endswith("-norm"):
             notes.append(
@@ -101,6 +102,7 @@ def _from_clip(reading: ClipFit) -> LossFit:
         epsilon_low=reading.low.nominal,
         epsilon_high=reading.high.nominal,
         dual=None,
+        dual_shows=False,
         low_bound=reading.low,
         high_bound=reading.high,
         aggregation="token-mean",

@@ -22,6 +22,8 @@ NAMES: dict[str, tuple[str, ...]] = {
 
 Read: TRL 1.16 grpo_trainer.py, verl 0.9 core_algos.py and metric_utils.py, OpenRLHF 0.10 ppo_actor.py.
 """
+WITHOUT_KL = frozenset({"actor/pg_loss", "policy_loss", "train/policy_loss"})
+"""Names of losses that hold the policy's part alone: a KL in the loss is logged beside them."""
 _DECIMALS = (3, 4, 5, 6)
 
 

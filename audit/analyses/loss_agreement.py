@@ -104,7 +104,8 @@ def fits_part(fit: LossFit, value: Part, *, loose: bool = False) -> bool:
 
 def meet(one: LossFit, other: LossFit, part: str) -> bool:
     """Whether two fits, of two logs, may be of one objective, as far as a part goes."""
-    if part == "clip" and one.surrogate == other.surrogate == "ppo" and one.dual == other.dual:
+    same_dual = one.dual == other.dual or not (one.dual_shows and other.dual_shows)
+    if part == "clip" and one.surrogate == other.surrogate == "ppo" and same_dual:
         sides = ((one.low_bound, other.low_bound), (one.high_bound, other.high_bound))
         if all(a is not None and b is not None and a.meets(b) for a, b in sides):
             return True
@@ -138,7 +139,7 @@ def _same_clip(fit: LossFit, value: Part) -> bool:
     if isinstance(value, PPOClip):
         if fit.surrogate == "none":
             return value.epsilon_low is None and value.epsilon_high is None
-        if fit.surrogate != "ppo" or fit.dual != value.dual:
+        if fit.surrogate != "ppo" or (fit.dual_shows and fit.dual != value.dual):
             return False
         low = fit.low_bound or Bound.at(fit.epsilon_low)
         high = fit.high_bound or Bound.at(fit.epsilon_high)

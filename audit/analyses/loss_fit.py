@@ -25,6 +25,8 @@ class LossFit(msgspec.Struct, frozen=True):
     epsilon_low: float | None
     epsilon_high: float | None
     dual: float | None
+    dual_shows: bool
+    """Whether a ratio ever went so high that a dual clip would have bounded it."""
     low_bound: Bound | None
     """Every epsilon_low that reproduces the clip fractions; None: these were not logged."""
     high_bound: Bound | None

@@ -28,6 +28,7 @@ class Surrogate(NamedTuple):
     dual: float | None = None
     low_bound: Bound | None = None
     high_bound: Bound | None = None
+    dual_shows: bool = False
 
 
 def surrogates(
@@ -43,15 +44,15 @@ def surrogates(
     if clip:
         seen = dict.fromkeys((c.level, c.low, c.high) for c in clip)
         for (level, low, high), dual in itertools.product(seen, duals):
-            yield Surrogate("ppo", level, low.nominal, high.nominal, dual, low, high)
+            yield Surrogate("ppo", level, low.nominal, high.nominal, dual, low, high, capped)
         return
     if declared is not None:
-        yield declared
+        yield declared._replace(dual=declared.dual if capped else None, dual_shows=capped)
     for level in LEVELS:
         yield Surrogate("none", level)
         pairs = [(low, high) for low in _LOWS for high in (low, *_HIGHS) if high >= low]
         for (low, high), dual in itertools.product(dict.fromkeys(pairs), duals):
-            yield Surrogate("ppo", level, low, high, dual)
+            yield Surrogate("ppo", level, low, high, dual, dual_shows=capped)
     if not clip_logged:
         for cap in _CAPS:
             yield Surrogate("cispo", "token", None, cap)

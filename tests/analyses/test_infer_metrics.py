@@ -174,6 +174,17 @@ def test_a_common_factor_is_noted_and_no_other_objective(tmp_path) -> None:
     assert "0.5 times" in found.notes[0]
 
 
+def test_what_the_log_cannot_show_contradicts_nothing(tmp_path) -> None:
+    clip = {"kind": "ppo", "epsilon_low": 0.2, "epsilon_high": 0.2, "dual": 3.0}
+    declared = read_objective({"name": "grpo", "clip": clip})
+    assert inferred(run_of(tmp_path, "a"), declared).agrees is True
+    rows = made(9)
+    policy_only = {u: {"actor/pg_loss": m["loss"]} for u, m in logged(rows, beta=0.0).items()}
+    found = inferred(with_metrics(write(tmp_path / "b", rows), policy_only), declared)
+    assert found.open == ["kl"]
+    assert found.agrees is True
+
+
 def test_the_clip_is_not_told_where_nothing_moved(tmp_path) -> None:
     found = inferred(run_of(tmp_path, "a", rows=made(7, epochs=1)))
     assert found.open == ["ratio", "clip"]
