@@ -75,6 +75,7 @@ bench-explain: $(VENV)/.installed-dev  ## Measure how often explain names an inj
 docs: $(VENV)/.installed-dev  ## Write schemas/*.schema.json, docs/objectives.md and the README's outputs again
 	$(BIN)/python -m audit.report.schemas
 	$(BIN)/python -m audit.report.catalogue_page
+	$(BIN)/python -m audit.report.checks_page
 	$(BIN)/python tests/test_readme.py
 
 clean:  ## Remove the virtual environment and what the tools left behind

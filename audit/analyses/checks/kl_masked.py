@@ -64,7 +64,7 @@ def _reported(look: Look, whole: np.ndarray, hidden: np.ndarray, masked: np.ndar
     """Hold the logged KL against both sums, step by step."""
     logged = look.metric("kl", "kl_loss", "ppo_kl", "approx_kl", "mean_kl", "kl_mean")
     if logged is None:
-        return " A KL over all tokens would be made of them; no metric 'kl' tells which was used.", "warning"
+        return " A KL over all tokens would be made of them; no metric 'kl' tells which was used.", "info"
     name, steps, values = logged
     use = look.first
     tokens = np.nan_to_num(look.rows.length)

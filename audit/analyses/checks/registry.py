@@ -24,6 +24,7 @@ from audit.analyses.checks import (
     placeholders,
     ratio,
     repeats,
+    tool_output,
     trajectories,
     truncated,
     turns,
@@ -57,6 +58,7 @@ CHECKS: tuple[Entry, ...] = (
     optimiser.CHECK,
     logged_kl.CHECK,
     kl_masked.CHECK,
+    tool_output.CHECK,
     ends.CHECK,
     truncated.CHECK,
     repeats.CHECK,
@@ -72,6 +74,8 @@ def measures(run: Run) -> list[Measure]:
     own = [entry.measure for entry in CHECKS if entry.measure is not None and not entry.lacking(run)]
     if "token_ids" in run.columns:
         own.append(ends.Ends(ends.declared_ends(run.manifest.config, run.manifest.sampling)))
+    if not tool_output.CHECK.lacking(run):
+        own.append(tool_output.ToolOutput())
     return own
 
 

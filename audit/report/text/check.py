@@ -12,7 +12,10 @@ from audit.report.words import inferred_in_words
 from audit.schema import Problem
 
 _NOUNS = {"error": "error", "warning": "warning", "info": "remark"}
-_CHECKED = "files, manifest, columns and types, nulls, keys, groups, prompts, rewards, token lists, log-probs"
+_CHECKED = (
+    "files, manifest, columns and types, nulls, keys, groups, baselines, prompts, rewards, token lists, "
+    "masks, ends, log-probs, KL"
+)
 
 
 def show_check(check: Check, console: Console | None = None) -> None:
