@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from audit.errors import BadLog
 from audit.importers.generic.arrays import array_records
+from audit.importers.generic.columns import plan_of
 from audit.importers.interface import Book
 from audit.importers.jsonl import NOT_UTF8, is_jsonl, records
 from audit.logs.parquet_part import open_parquet
@@ -21,6 +22,7 @@ KINDS = (".parquet", ".jsonl", ".ndjson", ".json", ".csv", ".tsv")
 UNEVEN = "row has more or fewer cells than the header"
 LONG_CELL = "row cannot be parsed (a quote that is not closed?)"
 LONGEST_CELL = 2**26
+_TEXTS = {"prompt", "response"}
 _ROWS = 256
 """Rows of a Parquet file that are held as Python values."""
 
@@ -71,6 +73,8 @@ def _cells(path: Path, book: Book, delimiter: str) -> Iterator[dict[str, Any]]:
         header = next(reader, None)
         if header is None:
             return
+        # An empty cell is nothing, but for text, of which nothing may be left.
+        texts = {name for name in header if _TEXTS.issuperset(plan_of([name], {}).sources) and name}
         while True:
             try:
                 cells = next(reader, None)
@@ -86,7 +90,7 @@ def _cells(path: Path, book: Book, delimiter: str) -> Iterator[dict[str, Any]]:
             elif any(not c.isascii() and _escaped(c) for c in cells):
                 book.reject(NOT_UTF8)
             else:
-                yield dict(zip(header, cells, strict=True))
+                yield {n: c if c or n in texts else None for n, c in zip(header, cells, strict=True)}
 
 
 def _counted(lines: Iterator[str] | io.TextIOWrapper, book: Book) -> Iterator[str]:

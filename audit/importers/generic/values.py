@@ -11,7 +11,7 @@ from audit.importers.generic.columns import Plan
 from audit.importers.interface import Book, Row
 from audit.importers.values import OddValue, flag
 from audit.logs.new_rows import hash_prompt
-from audit.schema import TOKEN_LISTS
+from audit.schema import BY_NAME, TOKEN_LISTS
 
 UNEVEN = "lists of one record differ in length"
 _KEYS = ("prompt", "response", "reward", "group_id", "prompt_id", "token_ids")
@@ -81,7 +81,7 @@ def _parsed(value: Any, target: str) -> Any:
     lists = target in TOKEN_LISTS or target in {"prompt_token_ids", "messages"}
     chat = target in {"prompt", "response"} and bare.startswith('[{"role"')
     if not (chat or (lists and bare[:1] == "[") or (target == "reward_components" and bare[:1] == "{")):
-        return None if bare == "" and target not in {"prompt", "response"} else value
+        return None if bare == "" and target in BY_NAME and BY_NAME[target].type != "string" else value
     try:
         return json.loads(bare)
     except (ValueError, RecursionError):
