@@ -7,18 +7,33 @@ Adding a format: one file with an :class:`~audit.importers.interface.Importer`, 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from audit.importers.mapping import Mapping, mapping_near
-from audit.importers.opening import choose, open_foreign
-from audit.importers.registry import IMPORTERS
 from audit.logs import find_runs, open_run
 from audit.logs.catalogue import FOREIGN_OPENERS
 from audit.logs.run import Run
 
+if TYPE_CHECKING:
+    from audit.importers.registry import IMPORTERS
+
 __all__ = ["IMPORTERS", "find_runs", "open_run"]
 
 
+def __getattr__(name: str) -> Any:
+    # A run in the schema needs none of them, and they take a tenth of a second to import.
+    if name != "IMPORTERS":
+        msg = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(msg)
+    from audit.importers.registry import IMPORTERS
+
+    return IMPORTERS
+
+
 def _open(path: Path, listing: bool) -> Run | None:
+    from audit.importers.mapping import Mapping, mapping_near
+    from audit.importers.opening import choose, open_foreign
+    from audit.importers.registry import IMPORTERS
+
     mapping = mapping_near(path) or Mapping()
     found = choose(path, IMPORTERS, mapping.format)
     return None if found is None else open_foreign(path, found[0], mapping.options(), listing=listing)
