@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from itertools import chain
 
 import msgspec
 import numpy as np
 
-from audit.analyses.infer_blocks import Centring, centring, other_sets
+from audit.analyses.infer_blocks import Centring, centring
 from audit.analyses.infer_candidate import Candidate, candidate_of
-from audit.analyses.infer_grid import EPSILONS, rarer, raw_singletons, scales, usual, with_solved_epsilon
-from audit.analyses.infer_outside import baseline_of_components, outside, unshaped_baseline
-from audit.analyses.infer_problem import EXACT, ROUNDED, Problem, fitted, fitted_if_near, like
-from audit.analyses.infer_readings import against_first, batches, group_size, poisoned, recounted, regrouped
-from audit.analyses.infer_shaping import overlong, per_component, reweighted, with_term
-from audit.analyses.infer_terms import Term, components_of, kl_terms, length_terms
+from audit.analyses.infer_grid import EPSILONS, raw_singletons, usual
+from audit.analyses.infer_problem import EXACT, ROUNDED, Problem, fitted, like
+from audit.analyses.infer_readings import poisoned, regrouped
+from audit.analyses.infer_stages import stages
 from audit.analyses.infer_words import not_identifiable
 from audit.analyses.row_copies import row_copies
 from audit.errors import AuditError
 from audit.facts.rows import RunRows
 from audit.facts.weigh import coefficients_of
-from audit.objectives.advantages import advantages, objective_reward
+from audit.objectives.advantages import advantages
 from audit.objectives.batch import Responses
 from audit.objectives.coefficients import needs_token_pass
-from audit.objectives.objective import Baseline, Objective, Shaping
+from audit.objectives.objective import Objective, Shaping
 
 __all__ = ["EPSILONS", "EXACT", "Candidate", "Inference", "infer"]
 
@@ -83,7 +80,7 @@ def infer(rows: RunRows, declared: Objective | None) -> Inference:
             if declared_residual < _bar(problem, found) and not _fits(problem, found):
                 found.append(candidate_of(declared, declared_residual))
         readings, same_groups = regrouped(rows, problem)
-        for stage in _stages(rows, problem, readings):
+        for stage in stages(rows, problem, readings):
             if _fits(problem, found):
                 break
             found += stage()
@@ -177,44 +174,3 @@ def _usual(problem: Problem) -> Iterator[Candidate]:
     yield from fitted(problem, usual())
     if (np.bincount(problem.group[problem.use]) == 1).any():
         yield from fitted(problem, raw_singletons())
-
-
-def _stages(
-    rows: RunRows, problem: Problem, readings: list[Problem]
-) -> Iterator[Callable[[], list[Candidate]]]:
-    """The rarer candidates, the likelier and cheaper ones first."""
-    grid = usual()
-    yield lambda: [c for reading in readings for c in fitted_if_near(reading, grid)]
-    yield lambda: [c for reading in recounted(rows, problem) for c in fitted_if_near(reading, grid)]
-    yield lambda: fitted_if_near(problem, with_solved_epsilon(problem, grid)[len(grid) :])
-    yield lambda: fitted_if_near(problem, rarer(problem))
-    first = [(Baseline(), scale) for scale in scales(("group_std",))]
-    yield lambda: fitted_if_near(against_first(rows, problem), first)
-    size, passes = group_size(rows, problem), batches(rows, problem)
-    yield lambda: list(other_sets(problem, size, passes))
-    if problem.shaping.per_component:
-        return
-    plain = _shaped(problem)
-    yield lambda: list(_with_terms(plain, kl_terms(rows)))
-    yield lambda: list(overlong(plain, rows.length))
-    components = components_of(rows)
-    yield lambda: list(reweighted(plain, components))
-    yield lambda: list(per_component(plain, components))
-    yield lambda: list(unshaped_baseline(plain, rows.length))
-    yield lambda: list(baseline_of_components(plain, components))
-    yield lambda: list(_with_terms(plain, length_terms(rows)))
-
-
-def _with_terms(problem: Problem, terms: Iterator[Term]) -> Iterator[Candidate]:
-    held = list(terms)
-    yield from chain.from_iterable(with_term(problem, term) for term in held)
-    yield from outside(problem, held)
-
-
-def _shaped(problem: Problem) -> Problem:
-    """The problem with its declared shaping already in the reward."""
-    if problem.shaping == Shaping():
-        return problem
-    reward = np.asarray(objective_reward(problem.responses, Objective(shaping=problem.shaping)))
-    shaped = problem.read(traits={}, reward=reward)
-    return Problem(shaped.logged, shaped.responses, shaped.use, Shaping(), shaped.traits)
