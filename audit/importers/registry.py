@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from audit.importers import generic, trl, verl
+from audit.importers import generic, nemo_rl, trl, verl
 from audit.importers.interface import Importer
 
-IMPORTERS: tuple[Importer, ...] = (trl.IMPORTER, verl.IMPORTER, generic.IMPORTER)
+IMPORTERS: tuple[Importer, ...] = (trl.IMPORTER, verl.IMPORTER, nemo_rl.IMPORTER, generic.IMPORTER)

@@ -85,6 +85,11 @@ def _value(value: Any, name: str, kind: str) -> Any:
     if limit is not None and read is not None and not -limit <= read < limit:
         msg = f"{name} does not fit {kind}"
         raise OddValue(msg)
+    if kind == "list<int32>" and read is not None and len(read):
+        low, high = min(read), max(read)
+        if not -(2**31) <= low <= high < 2**31:
+            msg = f"a value of {name} does not fit int32"
+            raise OddValue(msg)
     return read
 
 
