@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
-
+from audit.analyses.budget_effect import budget_causes
 from audit.analyses.findings import Cause, finding
-from audit.analyses.outcomes import truncated
 from audit.analyses.pair import Pair
 from audit.analyses.prompts_effect import prompt_causes
 from audit.analyses.same_text import same_text
@@ -24,7 +22,7 @@ def data_causes(pair: Pair) -> tuple[list[Cause], list[Skipped]]:
     """
     causes: list[Cause] = []
     skipped: list[Skipped] = []
-    for check in (_group_size, prompt_causes, _budget, same_text):
+    for check in (_group_size, prompt_causes, budget_causes, same_text):
         found, missing = check(pair)
         causes += found
         skipped += missing
@@ -43,23 +41,3 @@ def _group_size(pair: Pair) -> tuple[list[Cause], list[Skipped]]:
         f"Groups of {sizes[0]} against groups of {sizes[1]}: other baselines and other zero-signal shares."
     )
     return [finding("data.group_size", 0.99, summary, {"a": sizes[0], "b": sizes[1]})], []
-
-
-def _budget(pair: Pair) -> tuple[list[Cause], list[Skipped]]:
-    """Where truncated responses end is the generation budget, whatever the config says."""
-    budgets, shares = [], []
-    for rows in pair.sides:
-        ended = truncated(rows)
-        if ended is None or rows.facts is None:
-            return [], [Skipped("truncation", "finish_reason and token lengths")]
-        cut = rows.length[(ended == 1.0) & np.isfinite(rows.length)]
-        known = ended[np.isfinite(ended)]
-        shares.append(float(known.mean()) if len(known) else 0.0)
-        budgets.append(float(np.median(cut)) if len(cut) >= 5 else None)
-    if None in budgets or budgets[0] == budgets[1]:
-        return [], []
-    summary = (
-        f"Responses are cut at {budgets[0]:g} tokens in A ({shares[0]:.1%} of them) and at {budgets[1]:g} "
-        f"in B ({shares[1]:.1%})."
-    )
-    return [finding("data.truncation", 0.95, summary, {"budget": budgets, "truncated_share": shares})], []

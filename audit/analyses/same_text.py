@@ -18,6 +18,10 @@ from audit.logs.arrays import valid
 
 TOLERANCE = 1e-6
 """Rewards closer than this are the same (float32 rounding)."""
+LEAST_GAP = 1e-3
+"""Gap of the summed reference log-prob, nats, below which it is one; heuristic."""
+ROUNDING = 2.0**-8
+"""The same as a part of the log-prob: twice what bfloat16 rounds off, which is told elsewhere."""
 LEAST = 3
 """Texts that must disagree before a change is claimed; heuristic."""
 
@@ -92,7 +96,8 @@ def _reward(texts: tuple[Texts, Texts], shared: list[tuple[str, Any]]) -> list[C
 def _reference(pair: Pair, texts: tuple[Texts, Texts], shared: list[tuple[str, Any]]) -> list[Cause]:
     shared = [key for key in shared if min(said[key].row for said in texts) >= 0]
     gaps = np.array([abs(texts[1][key].logp_ref - texts[0][key].logp_ref) for key in shared])
-    if len(gaps) < LEAST or float(np.median(gaps)) < 1e-3:
+    size = np.array([abs(texts[0][key].logp_ref) for key in shared])
+    if len(gaps) < LEAST or float(np.median(gaps)) < max(LEAST_GAP, ROUNDING * float(np.median(size))):
         return []
     rows = [[said[key].row for key in shared] for said in texts]
     colder = sharper(pair.sides, (rows[0], rows[1]), ("logp_ref", "logp_ref"))

@@ -9,6 +9,7 @@ import numpy as np
 from audit.analyses.evidence_rows import evidence_rows
 from audit.analyses.findings import Effect, Looked, Unseen, evidence_of, finding
 from audit.analyses.gap_onset import late_gap
+from audit.analyses.gap_prompts import gap_prompts
 from audit.analyses.mismatch_tail import resets
 from audit.analyses.mismatch_weights import correlation
 from audit.analyses.pair import Pair, sure
@@ -95,6 +96,8 @@ def sampler_gaps(pair: Pair, *, rounded: bool) -> tuple[Looked, tuple[GapKind | 
             found.causes.append(finding(id_, 0.85, summary, evidence_of(effect, mismatch=[level.a, level.b])))
     if not {"support", "temperature"} & set(kinds):
         _level(pair, masks, kinds, level, found, rounded=rounded)
+    if not found.causes:
+        found.add(gap_prompts(pair, masks))
     return found, kinds
 
 

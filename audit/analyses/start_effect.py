@@ -29,6 +29,8 @@ tokens."""
 
 SAMPLING_OR_MODEL = {"model.init", "model.reference", "sampling.temperature", "sampling.support"}
 """Causes by which runs sample otherwise from the start."""
+OTHER_TOKENS = {"tokens.mask", "tokens.retokenised"}
+"""Causes by which means per token are over other tokens."""
 KL_LEAST, KL_FACTOR = 1e-3, 3.0
 """KL to the reference at the first step: what counts, and how much more of it; heuristic."""
 
@@ -51,7 +53,7 @@ def start_causes(pair: Pair, known: Collection[str]) -> Looked:
     levels = _levels(pair, found)
     moved = [effect for effect in levels if sure(effect, least=LEAST_LEVEL, factor=FACTOR)]
     differs = _reference_gap(pair, found, known, sampled_alike=not moved) or init
-    if moved and not differs and not SAMPLING_OR_MODEL & set(known):
+    if moved and not differs and not (SAMPLING_OR_MODEL | OTHER_TOKENS) & set(known):
         _temperature(found, moved[0], same_policy=gap is not None)
     return found
 

@@ -15,6 +15,10 @@ LEAST_SHARE = 0.005
 """Difference in the share of masked tokens that is a cause; heuristic."""
 LEAST_CUT = 0.2
 """Difference in the share of truncated responses that take no loss; heuristic."""
+LEAST_ENDED = 20
+"""Responses that ended by themselves that each run must have; heuristic."""
+ALL_FULL, HALF_FULL = 0.99, 0.5
+"""Share of them with the largest length that is padding, and that is not; heuristic."""
 LEAST_TEXTS = 3
 """Texts that must have other ids before a tokeniser is blamed; heuristic."""
 LEAST_OTHER = 0.01
@@ -24,7 +28,42 @@ LEAST_OTHER = 0.01
 def token_causes(pair: Pair) -> Looked:
     """Compare masks and tokenisation."""
     found = _mask(pair)
-    found.add(_retokenised(pair))
+    padded = _padded(pair)
+    found.add(padded)
+    if not padded.causes:
+        found.add(_retokenised(pair))
+    return found
+
+
+def _padded(pair: Pair) -> Looked:
+    """Responses that ended by themselves, all of one length, the largest: what follows the end is counted."""
+    found = Looked()
+    if any(rows.facts is None or rows.truncated is None for rows in pair.sides):
+        return found
+    lengths = [_fact(rows, "loss_tokens") for rows in pair.sides]
+    ended = [t & ~rows.truncated for rows, t in zip(pair.sides, pair.trained, strict=True)]  # type: ignore[operator]
+    counts = [int(e.sum()) for e in ended]
+    if min(counts) < LEAST_ENDED:
+        return found
+    full = [float((n[e] == n.max()).mean()) for n, e in zip(lengths, ended, strict=True)]
+    alone = [share >= ALL_FULL for share in full]
+    if all(alone):
+        found.notes.append("In both runs every response has the largest length, ended by itself or not.")
+    elif any(alone) and min(full) < HALF_FULL:
+        side = alone.index(True)
+        summary = (
+            f"{full[side]:.0%} of {'AB'[side]}'s {counts[side]:,} responses that ended by themselves take "
+            f"loss on {int(lengths[side].max())} tokens, the largest number there is; in the other run "
+            f"{min(full):.0%} do: padding after the end is taken for response."
+        )
+        evidence = {
+            "kind": "padding",
+            "a": full[0],
+            "b": full[1],
+            "difference": full[1] - full[0],
+            "n": counts,
+        }
+        found.causes.append(finding("tokens.mask", 0.9, summary, evidence))
     return found
 
 
@@ -96,14 +135,19 @@ def _retokenised(pair: Pair) -> Looked:
     return found
 
 
-def _ids_of_texts(rows: RunRows, prompt: np.ndarray) -> dict[tuple[int, int], set[int]]:
-    """Keys of the token ids that each (prompt, text) was made of."""
+def _ids_of_texts(rows: RunRows, prompt: np.ndarray) -> dict[tuple[int, int, bool], set[int]]:
+    """Keys of the token ids that each (prompt, text, whether it was cut) was made of.
+
+    A text that was cut lacks the end token of one that ended there by itself.
+    """
     keys = _fact(rows, "text_key")
+    cut = rows.truncated if rows.truncated is not None else np.zeros(rows.num_rows, dtype=bool)
     texts = rows.run.responses(["response"])["response"].to_pylist()
-    found: dict[tuple[int, int], set[int]] = {}
-    for code, key, text in zip(prompt.tolist(), keys.tolist(), texts, strict=True):
+    found: dict[tuple[int, int, bool], set[int]] = {}
+    for code, key, text, was_cut in zip(prompt.tolist(), keys.tolist(), texts, cut.tolist(), strict=True):
         if text is not None and key != NO_TEXT:
-            found.setdefault((code, xxhash.xxh3_64_intdigest(text.encode())), set()).add(key)
+            name = (code, xxhash.xxh3_64_intdigest(text.encode()), was_cut)
+            found.setdefault(name, set()).add(key)
     return found
 
 
