@@ -32,6 +32,7 @@ from audit.objectives.catalogue import named
 from audit.objectives.objective import KL
 from audit.testbed.language import Language
 from audit.testbed.sampling import Draw, sample
+from bench.calibration_methods import methods_section
 from bench.calibration_p import gap_p_values, mix_p_values, p_section
 from bench.calibration_timeline import timeline_section
 from bench.calibration_truth import HIGH, LOW, length_moments, truth
@@ -227,7 +228,12 @@ def measure(runs: int, pairs: int, seed: int = 1) -> list[Section]:
             parted += [] if differ else [moved]
             for name, value in p.items():
                 p_values[name].append(value)
-    return [tally.section(), p_section(p_values), timeline_section(pairs, parted)]
+    return [
+        tally.section(),
+        p_section(p_values),
+        timeline_section(pairs, parted),
+        methods_section(runs // 4),
+    ]
 
 
 HEAD = f"""# Are the intervals and p-values what they say?

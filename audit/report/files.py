@@ -73,7 +73,7 @@ def _shown(value: Any) -> str:
 
 def _parameters() -> list[tuple[str, str]]:
     return [
-        ("intervals", f"{LEVEL:.0%}, percentile bootstrap over prompts, {RESAMPLES:,} resamples, seed 0"),
+        ("intervals", f"{LEVEL:.0%}, BCa bootstrap over prompts, {RESAMPLES:,} resamples, seed 0"),
         ("shares", "exact Shapley values over swaps of the differing parts; they sum to the whole"),
         ("left unnamed (heuristic)", f"parts below {SMALL_SHARE:.0%} of the difference"),
         ("called a common factor (heuristic)", f"beyond {SMALL_SCALE:.0%} on the size of the weights"),

@@ -48,7 +48,7 @@ def _render(template: str, bias: LengthBias) -> str:
         curves=curves_svg,
         sides=SIDES,
         domain=_domain(bias),
-        parameters=f"{LEVEL:.0%} by percentile bootstrap over prompts, {RESAMPLES:,} resamples, seed 0.",
+        parameters=f"{LEVEL:.0%} by BCa bootstrap over prompts, {RESAMPLES:,} resamples, seed 0.",
     )
 
 
