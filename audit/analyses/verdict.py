@@ -237,5 +237,8 @@ def _unseen(causes: Sequence[Unseen]) -> str:
     """What no look at these logs can settle."""
     if not causes:
         return ""
-    named = dict.fromkeys(unseen.cause for unseen in causes)
-    return f" Not identifiable from these logs: {', '.join(named)}."
+    named = list(dict.fromkeys(unseen.cause for unseen in causes))
+    parts = [name.removeprefix("objective.") for name in named if name.startswith("objective.")]
+    rest = [name for name in named if not name.startswith("objective.")]
+    told = [f"{', '.join(parts)} of the objective"] if parts else []
+    return f" Not identifiable from these logs: {'; '.join([*told, *filter(None, [', '.join(rest)])])}."

@@ -263,6 +263,8 @@ def test_blind_runs_without_scalars_say_what_would_show_each_part(tmp_path) -> N
     assert needs["optimiser"] == "learning_rate in metrics/, or config in run.json, of a and b"
     assert {"objective.ratio", "objective.clip", "objective.kl"} <= needs.keys()
     assert found.verdict.causes == []
+    said = "Not identifiable from these logs: filter, ratio, clip, aggregation, kl of the objective; "
+    assert said in found.verdict.text
 
 
 def test_one_declared_run_leaves_the_other_to_be_shown(tmp_path) -> None:
