@@ -176,3 +176,24 @@ def test_a_tool_mark_that_the_policy_writes_itself_is_no_tool_output(tmp_path) -
         row["token_ids"] = [6000, *row["token_ids"][1:8], 6001, *row["token_ids"][9:]]
         row["loss_mask"] = [k % 3 > 0] * 9 + [True] * (row["length"] - 9)
     assert "mask.tool-output" not in ids(checked(tmp_path / "run", rows))
+
+
+@pytest.mark.parametrize("share", [0.12, 0.4])
+def test_ids_of_a_turn_that_do_not_begin_with_those_of_the_last(tmp_path, share) -> None:
+    rng = random.Random(2)
+    rows = []
+    broken = 0
+    for row in healthy(updates=1, steps=6):
+        whole = row["token_ids"]
+        for turn, n in enumerate((row["length"] // 2, row["length"])):
+            own = {name: row[name][:n] for name in (*LOG_PROBS, "loss_mask", "entropy")}
+            taken = whole[:n]
+            if turn and rng.random() < share:
+                taken = [*whole[:3], 9999, *whole[4:n]]
+                broken += 1
+            name = f"{row['group_id']}:{row['sample_index']}"
+            rows.append(row | own | {"token_ids": taken, "length": n, "trajectory_id": name, "turn": turn})
+    found = named(checked(tmp_path / "run", rows), "turn.not-extension")
+    assert found.rows == broken
+    assert f"in {broken / 192:.0%} of 192 trajectories, most often turn 1" in found.summary
+    assert "first difference at token 3" in found.summary

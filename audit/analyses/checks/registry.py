@@ -27,6 +27,7 @@ from audit.analyses.checks import (
     tool_output,
     trajectories,
     truncated,
+    turn_ids,
     turns,
     untrainable,
     versions,
@@ -74,6 +75,8 @@ def measures(run: Run) -> list[Measure]:
     own = [entry.measure for entry in CHECKS if entry.measure is not None and not entry.lacking(run)]
     if "token_ids" in run.columns:
         own.append(ends.Ends(ends.declared_ends(run.manifest.config, run.manifest.sampling)))
+    if {"trajectory_id", "turn", "token_ids"} <= run.columns:
+        own.append(turn_ids.TurnIds())
     if not tool_output.CHECK.lacking(run):
         own.append(tool_output.ToolOutput())
     return own

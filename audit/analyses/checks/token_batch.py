@@ -52,6 +52,10 @@ class TokenBatch:
         mask = list_mask(self._batch["loss_mask"], self.lengths)
         return None if mask is None else ~mask
 
+    def plain(self, name: str) -> list[object]:
+        """A column of one value per response, as Python objects; None where null."""
+        return list(self._batch[name].to_pylist())
+
     def has(self, *names: str) -> bool:
         """Whether the run logs these token lists."""
         return set(names) <= set(self._lists)

@@ -7,9 +7,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from audit.analyses.checks.look import Entry, Look, problem
+from audit.analyses.checks.turn_ids import EXTENDS, FIRST
 from audit.facts.rows import dense
 from audit.logs.arrays import codes_of, to_numpy, valid
 from audit.schema import Problem
+
+CUMULATIVE = 0.3
+"""Share of turns that must begin with the turn before, for the ids to be those of the whole trajectory."""
 
 
 def _find(look: Look) -> Iterator[Problem]:
@@ -28,8 +32,11 @@ def _find(look: Look) -> Iterator[Problem]:
     if not len(after):
         return
     paired = len(np.unique(trajectory[after]))
-    broken, where = _by_text(look, before, after)
-    unit = "character"
+    broken, where = _by_ids(look, after)
+    unit = "token"
+    if broken is None:
+        broken, where = _by_text(look, before, after)
+        unit = "character"
     if broken is None:
         broken, where = _by_length(look, before, after)
         unit = "token"
@@ -50,6 +57,19 @@ def _find(look: Look) -> Iterator[Problem]:
         column="turn",
         hint="A chat template that rewrites earlier turns, or text that was decoded and encoded again.",
     )
+
+
+def _by_ids(look: Look, after: np.ndarray) -> tuple[np.ndarray | None, np.ndarray]:
+    """Where most turns hold the turn before as their beginning, the others are broken."""
+    none = np.zeros(0)
+    if not look.tokens.has("turn_differs"):
+        return None, none
+    found = look.tokens["turn_differs"][after]
+    known = found != FIRST
+    # A log whose rows hold the ids of their own turn only says nothing here.
+    if not known.any() or (found[known] == EXTENDS).mean() < CUMULATIVE:
+        return None, none
+    return np.asarray(known & (found != EXTENDS)), found
 
 
 def _by_text(look: Look, before: np.ndarray, after: np.ndarray) -> tuple[np.ndarray | None, np.ndarray]:
@@ -96,5 +116,5 @@ CHECK = Entry(
     "turns that go on from one another",
     {"turn.not-extension": "a turn's context is not that of the turn before plus its response"},
     _find,
-    ("trajectory_id", "turn", "prompt|prompt_length"),
+    ("trajectory_id", "turn", "prompt|prompt_length|token_ids"),
 )
