@@ -10,9 +10,10 @@ from audit.analyses.run_clusters import Cluster
 from audit.analyses.run_fields import Configuration
 from audit.analyses.run_splits import Split
 from audit.analyses.seed_comparison import ENOUGH_SEEDS, SeedComparison
+from audit.analyses.verdict import SMALL_SHARE
 
 _TOLD = 3
-"""Splits, fields of a split, and comparisons that the text names; the report holds all."""
+"""Splits, parts of a split, and comparisons that the text names; the report holds all."""
 
 
 class ManyVerdict(msgspec.Struct, frozen=True):
@@ -48,17 +49,20 @@ def _objective(clusters: Sequence[Cluster] | None, splits: Sequence[Split]) -> s
         return "Their objectives cannot be compared."
     if len(clusters) < 2:
         return "Their objectives push the same tokens one way."
-    told = []
-    for split in splits[:_TOLD]:
-        names = [_field_in_words(field.field, field.left, field.right) for field in split.fields[:_TOLD]]
-        why = ", ".join(names) or ", ".join(split.causes) or "no field that is one on each side"
-        told.append(f"{_side(split.left)} from {_side(split.right)} (1 - cosine {split.height:.3g}): {why}")
-    more = f"; and {len(splits) - _TOLD} more" if len(splits) > _TOLD else ""
-    return f"Their objectives form {len(clusters)} clusters; {'; '.join(told)}{more}."
+    told = [
+        f"{_side(split.right)} from {_side(split.left)} by {why}" for split in splits if (why := _why(split))
+    ]
+    more = f"; and {len(told) - _TOLD} more" if len(told) > _TOLD else ""
+    parted = f": {'; '.join(told[:_TOLD])}{more}" if told else ""
+    return f"Their objectives form {len(clusters)} clusters{parted}."
 
 
-def _field_in_words(field: str, left: str, right: str) -> str:
-    return f"{field.removeprefix('objective.')} {left} against {right}"
+def _why(split: Split) -> str:
+    """Parts by their shares; else fields, else causes; empty where nothing separates the sides."""
+    shares = {f.part: f.share.value for f in split.fields if f.share is not None and f.share.value}
+    parts = [f"{part} {share:.0%}" for part, share in shares.items() if abs(share) >= SMALL_SHARE]
+    names = parts or [field.field for field in split.fields] or split.causes
+    return ", ".join(names[:_TOLD])
 
 
 def _side(runs: Sequence[str]) -> str:

@@ -48,7 +48,7 @@ def _cell(i: int, j: int, value: float, most: float) -> str:
         return f'<g class="none">{title}<rect {place}/>{cross}</g>'
     shade = 0.0 if most <= 0 else value / most
     title = f"<title>{i + 1} and {j + 1}: {value:.3g}</title>"
-    side = "over" if shade > 0.55 else "under"
+    side = "over" if shade > 0.7 else "under"
     middle = f'x="{x + (_CELL - 1) / 2:g}" y="{y + _CELL / 2 + 3:g}" text-anchor="middle"'
     number = f'<text class="{side}" {middle}>{_short(value)}</text>'
     return f'<g>{title}<rect class="cell" {place} fill-opacity="{shade:.3f}"/>{number}</g>'
