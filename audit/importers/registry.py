@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from audit.importers import generic, nemo_rl, trl, verl
+from audit.importers import generic, nemo_rl, trl, verl, verl_skip
 from audit.importers.interface import Importer
 
-IMPORTERS: tuple[Importer, ...] = (trl.IMPORTER, verl.IMPORTER, nemo_rl.IMPORTER, generic.IMPORTER)
+IMPORTERS: tuple[Importer, ...] = (
+    trl.IMPORTER,
+    verl.IMPORTER,
+    verl_skip.IMPORTER,
+    nemo_rl.IMPORTER,
+    generic.IMPORTER,
+)

@@ -22,13 +22,12 @@ from audit.importers.near import ABOVE, having, manifest_near
 from audit.importers.store import in_numeric_order
 from audit.importers.values import OddValue, flag
 from audit.importers.verl_reward import Rewards
+from audit.importers.verl_uid import group_columns, session_of
 from audit.logs.manifest import Manifest
 
 _NAME = re.compile(r"(\d+)(?:_[\w.-]*)?\.jsonl(?:\.gz)?")
-_UID = re.compile(r"(?P<group>.+)_(?P<session>\d{1,9})_(?P<output>\d{1,9})", re.DOTALL)
-_UUID = re.compile(r"[0-9a-fA-F]{8}-?(?:[0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}")
 _OWN = {"input", "output", "score", "step", "uid"}
-_OPTIONS = {
+OPTIONS = {
     "group_size": "actor_rollout_ref.rollout.n",
     "model": "actor_rollout_ref.model.path",
     "sampling.temperature": "actor_rollout_ref.rollout.temperature",
@@ -67,8 +66,8 @@ def rows(unit: Unit, source: Source, book: Book) -> Iterator[Row]:
     rewards = Rewards(source.manifest.config or {}, is_validation(file.parent, source.manifest.config), book)
     last: str | None = None
     for record, following in pairwise(chain(records(file, book), [{}])):
-        session = _session(record)
-        several = session is not None and session in (last, _session(following))
+        session = session_of(record.get("uid"))
+        several = session is not None and session in (last, session_of(following.get("uid")))
         last = session
         try:
             yield _row(record, named[1] if named else None, rewards, several=several)
@@ -128,7 +127,7 @@ def scalars(path: Path) -> Iterator[Scalar]:
 
 
 def _near(path: Path, fitting: Any, more: tuple[str, ...], options: dict[str, str] | None = None) -> Manifest:
-    taken = {**_OPTIONS, **(options or {})}
+    taken = {**OPTIONS, **(options or {})}
     return manifest_near(path, "verl", fitting, options=taken, length_unit="characters", more=more)
 
 
@@ -141,12 +140,6 @@ def _files(path: Path) -> list[Path]:
         return []
 
 
-def _session(record: Row) -> str | None:
-    uid = record.get("uid")
-    match = _UID.fullmatch(uid) if isinstance(uid, str) else None
-    return None if match is None else f"{match['group']}_{match['session']}"
-
-
 def _row(record: Row, step: str | None, rewards: Rewards, *, several: bool) -> Row:
     row: Row = {
         "step": record.get("step", step),
@@ -155,16 +148,7 @@ def _row(record: Row, step: str | None, rewards: Rewards, *, several: bool) -> R
         "reward": rewards.total(record),
         "reward_components": rewards.parts(record),
     }
-    uid = record.get("uid")
-    match = _UID.fullmatch(uid) if isinstance(uid, str) else None
-    if match is not None:
-        row["sample_index"] = int(match["session"])
-        if several:
-            row |= {"trajectory_id": f"{match['group']}_{match['session']}", "turn": int(match["output"])}
-    if uid is not None:
-        name = match["group"] if match else str(uid)
-        # Only a uuid is unique beyond its step.
-        row["group_id"] = name if _UUID.fullmatch(name) else f"{row['step']}:{name}"
+    row |= group_columns(record.get("uid"), row["step"], several=several)
     try:
         row["correct"] = flag(record.get("acc"), "acc")
     except OddValue:
