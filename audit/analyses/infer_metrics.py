@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from audit.analyses.infer_clip import ClipFit, clip_fits
+from audit.analyses.infer_clip import Bound, ClipFit, clip_fits
 from audit.analyses.infer_loss import LossFits, fit_loss
 from audit.analyses.logged_meaning import kl_note, reward_note
 from audit.analyses.logged_scalars import WITHOUT_KL, Series, series
@@ -19,6 +19,9 @@ from audit.facts.rows import RunRows, dense
 from audit.logs.metrics import Metrics
 from audit.objectives.objective import Objective
 
+LOOSE = 0.05
+"""Relative width added to an interval of epsilon that no loss bears out: log-probs that were rounded, as to
+bfloat16, shift what counts as clipped; heuristic."""
 NEEDS_LOSS = "needs the loss of every step in metrics/"
 
 
@@ -87,7 +90,8 @@ def _told(
             parts = ", ".join(closest.describe(part) for part in SHOWN_BY_LOSS[1:])
             reason += f"; the closest ({parts}) misses it by {closest.residual:.2g} of its size"
     seen = [reading for reading in clip if reading.low.high is not None and reading.high.high is not None]
-    if seen:
+    if seen and not (loss is not None and n > LEAST):
+        # Where a loss was logged and nothing makes it, the tokens of the log are not those of the trainer.
         alone = [_from_clip(reading) for reading in seen]
         rest = [part for part in SHOWN_BY_LOSS if part not in ("ratio", "clip")]
         return LossInference("partial", reason, best=alone[0], equivalent=alone, open=rest, n=n)
@@ -103,8 +107,8 @@ def _from_clip(reading: ClipFit) -> LossFit:
         epsilon_high=reading.high.nominal,
         dual=None,
         dual_shows=False,
-        low_bound=reading.low,
-        high_bound=reading.high,
+        low_bound=_wide(reading.low),
+        high_bound=_wide(reading.high),
         aggregation="token-mean",
         scope="update",
         longest=False,
@@ -115,6 +119,11 @@ def _from_clip(reading: ClipFit) -> LossFit:
         mask_truncated=False,
         residual=0.0,
     )
+
+
+def _wide(bound: Bound) -> Bound:
+    high = None if bound.high is None else bound.high * (1.0 + LOOSE)
+    return Bound(bound.low * (1.0 - LOOSE), high)
 
 
 def _against(made: LossInference, declared: Objective, rows: RunRows) -> LossInference:

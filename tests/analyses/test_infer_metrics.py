@@ -6,6 +6,7 @@ import random
 from pathlib import Path
 
 import pytest
+import torch
 from padded_losses import BUDGET, Rows, logged, with_metrics
 from synthetic import rollouts, standardised, with_advantages, write
 
@@ -163,6 +164,27 @@ def test_a_loss_of_other_advantages_fits_nothing(tmp_path) -> None:
     assert found.status == "none_fits"
     assert "the closest" in found.reason
     assert found.options("aggregation") == []
+
+
+def test_rounded_log_probs_contradict_no_clip(tmp_path) -> None:
+    rows = made(3)
+    metrics = logged(rows)
+    coarse = [
+        row
+        | {f"logp_{p}": torch.tensor(row[f"logp_{p}"]).bfloat16().tolist() for p in ("theta", "old", "ref")}
+        for row in rows
+    ]
+    declared = read_objective("grpo")
+    found = inferred(with_metrics(write(tmp_path / "a", coarse), metrics), declared)
+    assert found.status == "none_fits"
+    assert found.agrees is None
+    fractions = {u: {k: v for k, v in m.items() if k != "loss"} for u, m in metrics.items()}
+    for epsilon, agrees in ((0.205, True), (0.1, False)):
+        clip = {"kind": "ppo", "epsilon_low": epsilon, "epsilon_high": epsilon}
+        other = read_objective({"name": "grpo", "clip": clip})
+        found = inferred(with_metrics(write(tmp_path / str(epsilon), rows), fractions), other)
+        assert found.status == "partial"
+        assert found.agrees is agrees
 
 
 def test_a_common_factor_is_noted_and_no_other_objective(tmp_path) -> None:
