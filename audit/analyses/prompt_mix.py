@@ -128,7 +128,7 @@ def _scatter(draws: Draws, missing: float) -> tuple[float, float]:
         # Of k epochs the last is in part: f (1 - f) a prompt. What is missing at random adds a binomial's.
         full = draws.total / (1.0 - missing) / draws.prompts
         last = full - np.floor(full)
-        return missing + (1.0 - missing) * last * (1.0 - last) / full, np.inf
+        return float(missing + (1.0 - missing) * last * (1.0 - last) / full), np.inf
     blocks = min(MOST_BLOCKS, draws.total // draws.prompts)
     if blocks < 2:
         return 1.0, np.inf

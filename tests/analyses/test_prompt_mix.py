@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import msgspec
 import numpy as np
 import pytest
 from scipy.stats import binomtest, chi2_contingency
@@ -133,6 +134,7 @@ def causes(tmp_path, kept) -> list[str]:
     stay = {g for g, p in groups.items() if kept(int(p[1:]), rewards[g])}
     rows[1] = [row for row in rows[1] if row["group_id"] in stay]
     found = explain(write(tmp_path / "a", rows[0]), write(tmp_path / "b", rows[1]))
+    msgspec.json.encode(found)  # as the command writes it: no number of numpy's
     return [cause.id for cause in found.verdict.causes]
 
 
