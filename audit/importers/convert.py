@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from audit.importers.filtered import Silent
 from audit.importers.grouping import LEFT_OUT, Groups, regroup
 from audit.importers.interface import Book, Importer, Row, Source, Unit
 from audit.importers.rows import batches, checked
@@ -66,13 +67,14 @@ def convert(
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     temporary.parent.mkdir(parents=True, exist_ok=True)
     schema = pa.schema([field.with_nullable(True) for field in arrow_schema()])
-    bare = 0
+    bare, silent = 0, Silent()
     try:
         with pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
             for batch in _batches(importer, unit, source, book, groups):
                 writer.write_batch(batch)
                 book.rows += batch.num_rows
                 bare += batch["group_id"].null_count
+                silent.add(batch)
         sync(temporary)
         os.replace(temporary, target)
     finally:
@@ -80,6 +82,8 @@ def convert(
     if groups is not None:
         for note in groups.notes:
             book.note(note)
+    if dropped := silent.note():
+        book.note(dropped)
     assert book.read == book.rows + book.rejected.total(), (unit.name, book)
     return Made(book.read, book.rows, dict(book.rejected), list(book.notes), bare == 0, book.skipped)
 

@@ -15,6 +15,8 @@ from audit.importers.interface import Grouping
 
 LARGEST = 512
 """A declared or found group size above this is no group size; heuristic."""
+WHOLE_STEP = 64
+"""Rows of a step from which a single prompt text is not taken for a single group; heuristic."""
 FEW = 0.1
 """Share of the rows that may be left out as not separable before there are no groups at all; heuristic."""
 ONE_TEXT = 4
@@ -103,7 +105,12 @@ def rebuild(prompts: np.ndarray, steps: np.ndarray, how: Grouping, size: int | N
         return Groups(None, 0, (f"the declared group size {size} is none: it must be 2 to {LARGEST}",))
     if how == "blocks":
         blocks = contiguous_blocks(prompts, np.unique(steps, return_inverse=True)[1], size)
-        if blocks.group is not None and blocks.size <= LARGEST and not _one_text(prompts, steps, blocks.size):
+        if (
+            blocks.group is not None
+            and blocks.size <= LARGEST
+            and not (size is None and _whole_steps(blocks.group, steps, blocks.size))
+            and not _one_text(prompts, steps, blocks.size)
+        ):
             return Groups(blocks.group, blocks.size, (blocks.reason,))
         found = by_prompt(prompts, steps, size)
         if found.group is not None:
@@ -129,7 +136,7 @@ def by_prompt(prompts: np.ndarray, steps: np.ndarray, size: int | None = None) -
         size = int(sizes[np.argmax(sizes * times)])
         if size < 2:
             return Groups(None, 0, ("no prompt repeats within a step: there are no groups to rebuild",))
-        if size > LARGEST or (len(counts) <= np.unique(steps).size and size >= 64):
+        if size > LARGEST or (len(counts) <= np.unique(steps).size and size >= WHOLE_STEP):
             return Groups(None, 0, (_same_text(size),))
     if counts.max() >= ONE_TEXT * size:
         return Groups(None, 0, (_same_text(int(counts.max()), size),))
@@ -165,6 +172,11 @@ def _split(code: np.ndarray, counts: np.ndarray, size: int) -> tuple[np.ndarray,
     group[group >= 0] = dense
     told = [f"{cut} prompt(s) drawn several times in a step were cut into groups in order"] if cut else []
     return group, told
+
+
+def _whole_steps(group: np.ndarray, steps: np.ndarray, size: int) -> bool:
+    """Whether every step is one large block: rather one text for many prompts than one group."""
+    return size >= WHOLE_STEP and len(np.unique(group)) <= len(np.unique(steps))
 
 
 def _one_text(prompts: np.ndarray, steps: np.ndarray, size: int) -> bool:

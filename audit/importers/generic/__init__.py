@@ -21,11 +21,12 @@ from audit.importers.repeats import REPEATED, Repeats
 from audit.importers.values import OddValue
 from audit.logs.files import ROLLOUTS, numeric_order
 from audit.logs.manifest import Manifest, read_manifest
-from audit.schema import LOG_PROBS
+from audit.schema import LOG_PROBS, TOKEN_LISTS
 
 PEEKED = 200
 """Records that are looked at for names before the first is read."""
 _STEP_FILE = re.compile(r"(?:^|step|iter|iteration|batch)[-_ ]*(\d+)$", re.IGNORECASE)
+_BESIDE = ("wandb", "runs", "tensorboard", "trackio", "metrics", "checkpoint", "logs")
 _OURS = {"prompt_id", "group_id", "sample_index"}
 _NO_RECORDS = {"run.json", "config.json", "args.json", "training_args.json", "trainer_state.json"}
 
@@ -46,7 +47,8 @@ def detect(path: Path) -> Detection | None:
     files = _files(path) if path.is_dir() and not (path / ROLLOUTS).is_dir() else []
     if not files:
         return None
-    nested = any(f.is_dir() and not f.name.startswith((".", "_")) for f in path.iterdir())
+    folders = (f for f in path.iterdir() if f.is_dir() and not f.name.startswith((".", "_", *_BESIDE)))
+    nested = any(kind_of(folder) is None for folder in folders)
     lacking = nested or _lacks(files[0], path)
     return Detection(0.05 if lacking else 0.3, f"records in {files[0].name}")
 
@@ -86,7 +88,12 @@ def manifest(path: Path) -> Manifest:
     folder = path if path.is_dir() else path.parent
     name = path.name.split(".")[0] if path.is_file() else None
     found = read_manifest(folder, run_id=name or None)
-    return found if found.declared else msgspec.structs.replace(found, length_unit="tokens")
+    if found.declared:
+        return found
+    files = [path] if path.is_file() else _files(path)
+    plan = plan_of(_names(files[0]), _declared(path)) if files else None
+    text_only = plan is not None and not plan.sources.keys() & {"length", *TOKEN_LISTS}
+    return msgspec.structs.replace(found, length_unit="characters") if text_only else found
 
 
 def _rows(file: Path, source: Source, book: Book, repeats: Repeats) -> Iterator[Row]:
