@@ -10,16 +10,21 @@ import json
 import re
 import tomllib
 from collections.abc import Mapping
-from functools import cache
+from copy import deepcopy
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
 from audit.errors import BadLog
+from audit.logs.files import state_of
 
 Config = dict[str, Any]
 
 MOST_BYTES = 4 * 2**20
+MOST_JSON = 64 * 2**20
+"""Bytes of JSON, which cannot unfold to more than it is: the history of a trainer comes so."""
 MOST_VALUES = 200_000
+"""Values that YAML may unfold to."""
 DEEPEST = 100
 """Levels; what is deeper is no config."""
 SUFFIXES = (".yaml", ".yml", ".json", ".toml")
@@ -47,10 +52,27 @@ def read_config(file: Path) -> Config:
         The file cannot be read, is too large, or holds no object.
     """
     try:
-        if file.stat().st_size > MOST_BYTES:
-            raise BadLog(f"{file}: is larger than {MOST_BYTES >> 20} MiB: not read as a config.")
-        found = _parse(file.suffix.lower(), file.read_text(encoding="utf-8-sig"))
-        made = _plain(found, [MOST_VALUES], 0)
+        size, changed = state_of(file)
+    except OSError as error:
+        raise BadLog(f"{file}: cannot be read: {error.strerror or error}.") from None
+    json_file = file.suffix.lower() == ".json"
+    most = MOST_JSON if json_file else MOST_BYTES
+    if size > most:
+        raise BadLog(f"{file}: is larger than {most >> 20} MiB: not read as a config.")
+    return _read(file) if json_file else deepcopy(_read_again(file, size, changed))
+
+
+@lru_cache(maxsize=16)
+def _read_again(file: Path, *_: int) -> Config:
+    """Read a file in one state: opening a log asks for its config several times, and YAML is slow."""
+    return _read(file)
+
+
+def _read(file: Path) -> Config:
+    suffix = file.suffix.lower()
+    try:
+        found = _parse(suffix, file.read_text(encoding="utf-8-sig"))
+        made = _plain(found, [MOST_JSON if suffix == ".json" else MOST_VALUES], 0)
     except UnicodeDecodeError:
         raise BadLog(f"{file}: is not UTF-8: not read as a config.") from None
     except OSError as error:
@@ -119,7 +141,7 @@ def _loader() -> Any:
 def _plain(value: Any, left: list[int], depth: int) -> Any:
     left[0] -= 1
     if left[0] < 0 or depth > DEEPEST:
-        raise ValueError(f"it holds more than {MOST_VALUES:,} values or {DEEPEST} levels")
+        raise ValueError(f"it unfolds to too many values or more than {DEEPEST} levels")
     if isinstance(value, Mapping):
         return {str(key): _plain(each, left, depth + 1) for key, each in value.items()}
     if isinstance(value, (list, tuple, set)):

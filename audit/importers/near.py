@@ -29,6 +29,7 @@ NAMES = (
     "config.json",
     "args.json",
     "training_args.json",
+    "checkpoint-*/training_args.json",
     "configs/*",
     "wandb/latest-run/files/config.yaml",
     "wandb/run-*/files/config.yaml",
@@ -45,7 +46,7 @@ FREEZES = (
 beside no W&B run lists what was wanted."""
 _CARD = "Framework versions"
 _INSTALLED = re.compile(r"^(?:- )?([\w.-]+)\s*(?:==|: )\s*([0-9][\w.+!-]*)\s*$", re.MULTILINE)
-PICKLED = "training_args.bin"
+PICKLED = ("training_args.bin", "checkpoint-*/training_args.bin")
 TO_JSON = (
     'where it was trained, run: python -c "import torch, pathlib; '
     "a = torch.load('training_args.bin', weights_only=False); "
@@ -148,8 +149,10 @@ def _search(
                 break
         if config is not None:
             break
-        if (place / PICKLED).is_file():
-            notes.append(f"{place / PICKLED} is a pickle and is not opened; {TO_JSON}")
+        pickled = next((file for pattern in PICKLED for file in _matching(place, pattern)), None)
+        if pickled is not None:
+            notes.append(f"{pickled} is a pickle and is not opened; {TO_JSON}")
+            break
     version = _version_of(config, name) or next(
         (version for place in places if (version := _frozen(place, packages))), None
     )

@@ -35,7 +35,10 @@ _OPTIONS = {
     "sampling.top_p": "policy.generation.top_p",
     "sampling.max_tokens": "policy.generation.max_new_tokens",
 }
-_CHECKPOINTS = ("step_*/config.yaml", "*/step_*/config.yaml", "*/*/step_*/config.yaml")
+_CHECKPOINTS = (
+    *("step_*/config.yaml", "*/step_*/config.yaml", "results/*/step_*/config.yaml"),
+    *("checkpoints/*/step_*/config.yaml", "ckpts/*/step_*/config.yaml"),
+)
 _WANDB = ("wandb/wandb/latest-run/files/config.yaml", "wandb/wandb/run-*/files/config.yaml")
 fits = having("grpo.num_generations_per_prompt", "grpo.num_prompts_per_step", "loss_fn.ratio_clip_min")
 

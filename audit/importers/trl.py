@@ -20,9 +20,7 @@ import pyarrow.compute as pc
 
 from audit.errors import BadLog
 from audit.importers.blocks import contiguous_blocks
-from audit.importers.configs import read_config
-from audit.importers.interface import Book, Detection, Importer, Scalar, Source, Unit
-from audit.importers.logged import logged
+from audit.importers.interface import Book, Detection, Importer, Source, Unit
 from audit.importers.near import having, manifest_near
 from audit.importers.trl_rewards import TotalReward, total_reward
 from audit.logs.files import SkippedFile, check_file, numeric_order
@@ -155,23 +153,6 @@ def manifest(path: Path) -> Manifest:
     )
 
 
-def scalars(path: Path) -> Iterator[Scalar]:
-    """Yield what ``log_history`` of the newest ``trainer_state.json`` holds."""
-    folder = _files(path)[0].parent
-    root = folder.parent if folder.name == "completions" else folder
-    states = [*root.glob("checkpoint-*/trainer_state.json"), *root.glob("trainer_state.json")]
-    # The one of the output directory is written last, at the end.
-    for file in sorted(states, key=lambda f: (f.parent == root, numeric_order(f.as_posix())), reverse=True):
-        try:
-            history = read_config(file).get("log_history")
-        except BadLog:
-            continue
-        for entry in history if isinstance(history, list) else []:
-            if isinstance(entry, dict):
-                yield from logged(entry.get("step"), entry)
-        return
-
-
 def _rows(tables: list[pa.Table], source: Source) -> tuple[pa.Table, list[str]]:
     prompt = [text for table in tables for text in map(as_text, table["prompt"].to_pylist())]
     response = [text for table in tables for text in map(as_text, table["completion"].to_pylist())]
@@ -288,6 +269,5 @@ IMPORTER = Importer(
     units=units,
     rows=rows,
     manifest=manifest,
-    scalars=scalars,
     cannot="no token ids, masks, log-probs or finish reasons",
 )

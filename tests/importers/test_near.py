@@ -232,3 +232,20 @@ def test_a_dotted_key_finds_what_a_walk_finds(config) -> None:
     for key, value in dotted.items():
         assert lookup(config, key) == value == lookup(dotted, key)
     assert lookup(config, "a.b.c") is None
+
+
+def test_pickled_arguments_of_a_checkpoint_are_named_too(tmp_path) -> None:
+    put(tmp_path / "checkpoint-10" / "training_args.bin", "a pickle")
+    found = manifest_near(tmp_path, "trl", having("num_generations"))
+    assert "checkpoint-10" in (found.notes or "")
+    put(tmp_path / "checkpoint-10" / "training_args.json", '{"num_generations": 4}')
+    found = manifest_near(tmp_path, "trl", having("num_generations"))
+    assert (found.config, found.notes) == ({"num_generations": 4}, None)
+
+
+def test_a_config_that_changes_is_read_again_and_cannot_be_changed_through_another(tmp_path) -> None:
+    file = put(tmp_path / "config.yaml", "a: {b: 1}")
+    read_config(file)["a"]["b"] = 5
+    assert read_config(file) == {"a": {"b": 1}}
+    put(file, "a: {b: 22}")
+    assert read_config(file) == {"a": {"b": 22}}
