@@ -235,7 +235,7 @@ def measure(runs: int, pairs: int, seed: int = 1) -> list[Section]:
     return [
         tally.section(),
         p_section(p_values),
-        timeline_section(pairs // 2, parted),
+        timeline_section(pairs // 4, parted),
     ]
 
 
@@ -252,7 +252,7 @@ def main() -> None:
     """Measure and write the page."""
     parser = argparse.ArgumentParser(prog="python -m bench.calibration", description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=1400, help="single runs")
-    parser.add_argument("--pairs", type=int, default=400, help="pairs that differ, and as many alike")
+    parser.add_argument("--pairs", type=int, default=800, help="pairs that differ, and as many alike")
     parser.add_argument("--methods", type=int, default=0, help="runs a setting to compare ways to cut")
     parser.add_argument("--no-page", action="store_true", help="print only")
     asked = parser.parse_args()
