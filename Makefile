@@ -72,9 +72,10 @@ bench: $(VENV)/.installed-dev $(if $(QUICK),,.venv-conformance/.installed)  ## M
 bench-explain: $(VENV)/.installed-dev  ## Measure how often explain names an injected cause: docs/explain-benchmark.md
 	$(BIN)/python -m bench.explain
 
-docs: $(VENV)/.installed-dev  ## Write schemas/*.schema.json, docs/objectives.md and the README's outputs again
+docs: $(VENV)/.installed-dev  ## Write schemas/*.schema.json, docs/objectives.md, docs/formats.md and the README's outputs again
 	$(BIN)/python -m audit.report.schemas
 	$(BIN)/python -m audit.report.catalogue_page
+	$(BIN)/python -m audit.report.formats
 	$(BIN)/python -m audit.report.checks_page
 	$(BIN)/python tests/test_readme.py
 

@@ -56,7 +56,7 @@ def import_log(
     Killed or run again, it goes on where it was; nothing is read twice that was not changed. A file
     rlaudit.toml beside a log may hold the mapping, so that every command opens it.
 
-    Example: rlaudit import logs/rollouts.jsonl runs/mine --column reward=grade
+    Example: rlaudit import sample_logs/trl_completions runs/mine
     """
     if formats:
         _list(as_json=as_json)

@@ -62,11 +62,14 @@ def import_into(path: Path, dest: Path, importer: Importer, options: Options) ->
     dest.mkdir(parents=True, exist_ok=True)
     watcher = WATCHER.get()
     begin, advance = (watcher.begin, watcher.advance) if watcher is not None else (None, None)
-    with FileLock(dest / ".import.lock"):
-        report = bring_up_to_date(importer, source, dest, begin, advance)
-        told = write_scalars(importer, path, dest)
-        notes = [*report.notes(), *told.notes, *_keep_manifest(dest, source, options)]
-    (dest / ".import.lock").unlink(missing_ok=True)
+    lock = dest / ".import.lock"
+    try:
+        with FileLock(lock):
+            report = bring_up_to_date(importer, source, dest, begin, advance)
+            told = write_scalars(importer, path, dest)
+            notes = [*report.notes(), *told.notes, *_keep_manifest(dest, source, options)]
+    finally:
+        lock.unlink(missing_ok=True)
     run = open_native(dest)
     held = run.responses(["step", "group_id"])
     groups, size = _groups(held["group_id"])

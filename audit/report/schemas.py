@@ -26,6 +26,7 @@ from audit.analyses.summary import Summary
 from audit.analyses.zero_groups import GroupBreakdown
 from audit.facts.facts_report import FactsReport
 from audit.facts.store.inventory import CacheReport
+from audit.importers.into import Imported
 from audit.report.as_json import as_json
 
 CONTRACTS: dict[str, Any] = {
@@ -43,6 +44,7 @@ CONTRACTS: dict[str, Any] = {
     "staleness": StalenessBreakdown,
     "facts": FactsReport,
     "cache": CacheReport,
+    "import": Imported,
 }
 """Verb → what it prints with ``--json``."""
 
