@@ -141,7 +141,7 @@ def numbers(value: Any, name: str) -> list[float | None] | np.ndarray | None:
     found = _list(value, name)
     if found is None or isinstance(found, np.ndarray):
         return found
-    if all(type(each) is float for each in found):
+    if set(map(type, found)) == {float}:
         return list(found)
     return [number(each, f"a value of {name}") for each in found]
 
@@ -157,7 +157,7 @@ def integers(value: Any, name: str) -> list[int] | np.ndarray | None:
     found = _list(value, name)
     if found is None or isinstance(found, np.ndarray):
         return found
-    if all(type(each) is int for each in found):
+    if set(map(type, found)) == {int}:
         return list(found)
     whole = [integer(each, f"a value of {name}") for each in found]
     if None in whole:
@@ -176,6 +176,8 @@ def flags(value: Any, name: str) -> list[bool] | np.ndarray | None:
     found = _list(value, name)
     if found is None or (isinstance(found, np.ndarray) and found.dtype == bool):
         return found
+    if set(map(type, found)) <= {bool, int} and set(found) <= {0, 1}:
+        return list(map(bool, found))
     made = [flag(each, f"a value of {name}") for each in found]
     if None in made:
         raise OddValue(f"{name} holds a null")
