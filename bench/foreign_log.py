@@ -25,7 +25,7 @@ def write_lines(path: Path, size: int, seed: int = 0) -> int:
             for prompt in range(PROMPTS):
                 for _ in range(GROUP):
                     line = (
-                        f'{{"step": {step}, "input": "question {step * PROMPTS + prompt}", '
+                        f'{{"step": {step}, "question": "question {step * PROMPTS + prompt}", '
                         f'"score": {rng.random():.4f}, {rng.choice(parts)}}}\n'
                     )
                     written += file.write(line)
@@ -37,7 +37,7 @@ def write_lines(path: Path, size: int, seed: int = 0) -> int:
 def _part(rng: random.Random) -> str:
     length = rng.randint(50, 600)
     fields = {
-        "output": " ".join(rng.choices(_WORDS, k=length)),
+        "completion": " ".join(rng.choices(_WORDS, k=length)),
         "response_ids": [rng.randrange(50_000) for _ in range(length)],
         "old_log_probs": [-rng.expovariate(2) for _ in range(length)],
         "rollout_log_probs": [-rng.expovariate(2) for _ in range(length)],

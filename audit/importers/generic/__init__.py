@@ -43,14 +43,14 @@ def detect(path: Path) -> Detection | None:
         if kind is None or path.name in _NO_RECORDS:
             return None
         lacking = kind == ".parquet" and _lacks(path, path)
-        return Detection(0.05 if lacking else 0.31, f"records in {path.name}")
+        return Detection(0.05 if lacking else _sure(path, path), f"records in {path.name}")
     files = _files(path) if path.is_dir() and not (path / ROLLOUTS).is_dir() else []
     if not files:
         return None
     folders = (f for f in path.iterdir() if f.is_dir() and not f.name.startswith((".", "_", *_BESIDE)))
     nested = any(kind_of(folder) is None for folder in folders)
     lacking = nested or _lacks(files[0], path)
-    return Detection(0.05 if lacking else 0.3, f"records in {files[0].name}")
+    return Detection(0.05 if lacking else _sure(files[0], path), f"records in {files[0].name}")
 
 
 def units(path: Path) -> list[Unit]:
@@ -158,6 +158,11 @@ def _lacks(file: Path, log: Path) -> bool:
     names, declared = _names(file), _declared(log)
     ours = kind_of(file) == ".parquet" and len(_OURS & set(names)) > 1 and not declared
     return ours or bool(missing(plan_of(names, declared)))
+
+
+def _sure(file: Path, log: Path) -> float:
+    """Confidence: more where tokens are named, which a text dump with the same names lacks."""
+    return 0.65 if plan_of(_names(file), _declared(log)).sources.keys() & set(TOKEN_LISTS) else 0.31
 
 
 def _names(file: Path) -> list[str]:
