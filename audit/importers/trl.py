@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,8 @@ from audit.importers.blocks import contiguous_blocks
 from audit.importers.interface import Book, Detection, Importer, Source, Unit
 from audit.importers.near import having, manifest_near
 from audit.importers.trl_rewards import TotalReward, total_reward
+from audit.importers.trl_tables import NAME as TABLE_NAME
+from audit.importers.trl_tables import read_table, table_files
 from audit.logs.files import SkippedFile, check_file, numeric_order
 from audit.logs.manifest import Manifest
 from audit.logs.new_rows import hash_prompt
@@ -87,23 +89,33 @@ def rows(unit: Unit, source: Source, book: Book) -> Iterator[pa.Table]:
 
 def _files(path: Path) -> list[Path]:
     if path.is_file():
-        return [path] if _NAME.fullmatch(path.name) else []
+        return [path] if _NAME.fullmatch(path.name) or TABLE_NAME.fullmatch(path.name) else []
     for folder in (path, path / "completions"):
         found = [f for f in folder.iterdir() if _NAME.fullmatch(f.name)] if folder.is_dir() else []
         if found:
             return sorted(found, key=lambda f: numeric_order(f.name))
-    return []
+    return table_files(path) if path.is_dir() else []
 
 
 def _read(file: Path, book: Book) -> pa.Table | None:
+    if TABLE_NAME.fullmatch(file.name):
+        return _usable(read_table, file, book)
     checked = check_file(file, file.name)
     if isinstance(checked, SkippedFile):
         book.skip(file, checked.reason)
         return None
+    return _usable(_whole, file, book)
+
+
+def _whole(file: Path) -> pa.Table:
+    with open_parquet(file) as parquet:
+        return parquet.read()
+
+
+def _usable(read: Callable[[Path], pa.Table], file: Path, book: Book) -> pa.Table | None:
     try:
-        with open_parquet(file) as parquet:
-            table = parquet.read()
-    except (pa.ArrowException, OSError) as error:
+        table = read(file)
+    except (pa.ArrowException, OSError, BadLog) as error:
         book.skip(file, str(error).splitlines()[0])
         return None
     reason = _why_not(table)
@@ -148,6 +160,7 @@ def manifest(path: Path) -> Manifest:
         having("num_generations"),
         options=_OPTIONS,
         trainer="GRPOTrainer",
+        also=("unsloth", "liger"),
         length_unit="characters",
         run_id=name_of(root),
     )
