@@ -39,6 +39,8 @@ class Made(msgspec.Struct, frozen=True):
     """Whether every row has a group."""
     skipped: dict[str, str] = {}
     """Files that were left out."""
+    shares: dict[str, tuple[int, int]] = {}
+    """What is said with numbers → (part, whole)."""
 
 
 def convert(
@@ -85,7 +87,9 @@ def convert(
     if dropped := silent.note():
         book.note(dropped)
     assert book.read == book.rows + book.rejected.total(), (unit.name, book)
-    return Made(book.read, book.rows, dict(book.rejected), list(book.notes), bare == 0, book.skipped)
+    return Made(
+        book.read, book.rows, dict(book.rejected), list(book.notes), bare == 0, book.skipped, book.shares
+    )
 
 
 def _batches(

@@ -64,6 +64,8 @@ class Book:
     """What had to be assumed, each said once."""
     skipped: dict[str, str] = field(default_factory=dict)
     """File of the unit that could not be read, or holds nothing new → reason."""
+    shares: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """What is said with numbers → (part, whole), added up over the units of a log."""
     tick: Callable[[int], None] | None = None
     """Told the bytes that were read, as they are."""
 
@@ -84,6 +86,11 @@ class Book:
     def note(self, text: str) -> None:
         """Say once what had to be assumed."""
         self.notes[text] = None
+
+    def share(self, text: str, part: int, whole: int) -> None:
+        """Say ``{part} of {whole} {text}``; units that say the same are added up."""
+        before = self.shares.get(text, (0, 0))
+        self.shares[text] = (before[0] + part, before[1] + whole)
 
 
 class Scalar(NamedTuple):

@@ -67,10 +67,15 @@ class Report(msgspec.Struct, frozen=True):
     def notes(self) -> list[str]:
         """What was assumed, each once, with the number of units where it is not said of all."""
         said: dict[str, int] = {}
+        shares: dict[str, tuple[int, int]] = {}
         for entry in self.units.values():
             for note in entry.made.notes:
                 said[note] = said.get(note, 0) + 1
-        return [
+            for text, (part, whole) in entry.made.shares.items():
+                before = shares.get(text, (0, 0))
+                shares[text] = (before[0] + part, before[1] + whole)
+        told = [f"{part:,} of {whole:,} {text}" for text, (part, whole) in shares.items()]
+        return told + [
             note if count == len(self.units) else f"{note} ({count} of {len(self.units)} files)"
             for note, count in said.items()
         ]

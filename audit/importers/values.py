@@ -224,9 +224,12 @@ def _is_conversation(value: Any) -> bool:
 def _message(message: dict[str, Any]) -> str:
     content = message.get("content")
     if isinstance(content, list):
-        parts = [p.get("text", f"[{p.get('type')}]") if isinstance(p, dict) else str(p) for p in content]
+        parts = [str(p.get("text", f"[{p.get('type')}]")) if isinstance(p, dict) else str(p) for p in content]
         content = "\n".join(parts)
     said = "" if content is None else str(content)
+    thought = message.get("reasoning_content")
+    if isinstance(thought, str) and thought:
+        said = f"{thought}\n{said}" if said else thought
     calls = message.get("tool_calls")
     if calls:
         said += f"\n{json.dumps(calls, ensure_ascii=False, default=str)}"

@@ -15,7 +15,7 @@ import pytest
 
 from audit.errors import BadLog
 from audit.importers import generic, open_run
-from audit.importers.interface import Options, Source, Unit
+from audit.importers.interface import Book, Options, Source, Unit
 from audit.importers.into import import_into
 from audit.importers.store import bring_up_to_date, in_numeric_order, read_report, waiting_bytes
 
@@ -211,3 +211,20 @@ def test_a_unit_whose_file_is_gone_counts_as_empty(tmp_path) -> None:
     from audit.importers.store import prints_of
 
     assert prints_of(Unit("x", (tmp_path / "none",))) == ((str(tmp_path / "none"), 0, 0),)
+
+
+def test_what_units_say_with_numbers_is_added_up(tmp_path) -> None:
+    from dataclasses import replace
+
+    def counted(unit: Unit, source: Source, book: Book):
+        book.share("sequences were joined", 2, 3)
+        yield from generic.rows(unit, source, book)
+
+    log = tmp_path / "log"
+    for step in (1, 2):
+        step_file(log, step)
+    place = tmp_path / "made"
+    bring_up_to_date(replace(generic.IMPORTER, rows=counted, grouping="given"), source(log), place)
+    report = read_report(place)
+    assert report is not None
+    assert report.notes()[0] == "4 of 6 sequences were joined"

@@ -133,3 +133,11 @@ def test_text_of_conversations_parts_tools_and_surrogates() -> None:
     assert text([said[0]]) == "user: a\n[image]"
     assert text("\ud800") == "?"
     assert text({"b": 1, "a": "é"}) == '{"a": "é", "b": 1}'
+
+
+def test_reasoning_stands_before_what_is_said_and_odd_parts_are_text() -> None:
+    told = [
+        {"role": "assistant", "reasoning_content": "so", "content": "4"},
+        {"role": "user", "content": [{"type": "text", "text": 7}, {"type": "image_url"}, 3]},
+    ]
+    assert text(told) == "assistant: so\n4\nuser: 7\n[image_url]\n3"
