@@ -8,15 +8,15 @@ write it as JSON where it was trained.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from audit.errors import BadLog
+from audit.errors import BadLog, BadManifest
 from audit.importers.configs import SUFFIXES, Config, lookup, read_config
+from audit.importers.installed import installed_near, matching
 from audit.logs.manifest import FILE_NAME, Framework, Manifest, read_manifest
 from audit.logs.places import name_of
 
@@ -34,28 +34,12 @@ NAMES = (
     "wandb/latest-run/files/config.yaml",
     "wandb/run-*/files/config.yaml",
 )
-FREEZES = (
-    "wandb/latest-run/files/requirements.txt",
-    "wandb/run-*/files/requirements.txt",
-    "files/requirements.txt",
-    "pip_freeze.txt",
-    "pip-freeze.txt",
-    "README.md",
-)
-"""Files that list what was installed when the run ran: of a README only a model card's. A requirements.txt
-beside no W&B run lists what was wanted."""
-_CARD = "Framework versions"
-_INSTALLED = re.compile(r"^(?:- )?([\w.-]+)\s*(?:==|: )\s*([0-9][\w.+!-]*)\s*$", re.MULTILINE)
 PICKLED = ("training_args.bin", "checkpoint-*/training_args.bin")
 TO_JSON = (
     'where it was trained, run: python -c "import torch, pathlib; '
     "a = torch.load('training_args.bin', weights_only=False); "
     "pathlib.Path('training_args.json').write_text(a.to_json_string())\""
 )
-_LONGEST = 2**20
-"""Characters of such a list."""
-_MOST = 64
-"""Files that one pattern may name; more are not looked at."""
 _PLAIN_NAMES = {"completions", "dump", "rollout", "rollout_data", "rollouts", "train", "val", "validation"}
 
 
@@ -80,6 +64,7 @@ def manifest_near(
     length_unit: Literal["tokens", "characters"] = "tokens",
     more: Sequence[str] = (),
     packages: Sequence[str] = (),
+    also: Collection[str] = (),
     run_id: str | None = None,
 ) -> Manifest:
     """Return what is known of the run of a log; what no file says stays absent.
@@ -99,36 +84,57 @@ def manifest_near(
         Further patterns to look for, before :data:`NAMES`.
     packages : sequence of str
         Distributions that carry the framework's version; default: its name.
+    also : collection of str
+        Other frameworks that write the same log, and that a run.json may name.
 
     Raises
     ------
     BadManifest
-        There is a run.json that cannot be read.
+        There is a run.json in the log's folder that cannot be read.
     """
     folder = path if path.is_dir() else path.parent
     places = [folder, *list(folder.absolute().parents)[:ABOVE]]
-    written = next((read_manifest(place) for place in places if (place / FILE_NAME).is_file()), None)
+    stated: list[str] = []
+    names = {framework, *also}
+    written = _written(places, names, stated)
     if written is not None and (written.config is not None or written.objective is not None):
         return written
     found = _search(places, fits, more, packages or (framework,), framework)
     if written is not None:
-        return _completed(written, framework, trainer, found)
+        own = written.framework or Framework(name=framework, trainer=trainer)
+        if own.name.lower() not in names:
+            return written
+        return _with_options(_completed(written, own, found), options or {})
     manifest = Manifest(
         run_id=run_id or _run_id(path),
         framework=Framework(name=framework, version=found.version, trainer=trainer),
         config=found.config,
         length_unit=length_unit,
-        notes="; ".join(found.notes) or None,
+        notes="; ".join([*stated, *found.notes]) or None,
         declared=False,
     )
     return _with_options(manifest, options or {})
 
 
-def _completed(written: Manifest, framework: str, trainer: str | None, found: _Found) -> Manifest:
+def _written(places: Sequence[Path], names: Collection[str], notes: list[str]) -> Manifest | None:
+    """The nearest run.json; above the log's own folder only one that can be read and is of this framework."""
+    for place in places:
+        if not (place / FILE_NAME).is_file():
+            continue
+        try:
+            found = read_manifest(place)
+        except BadManifest as error:
+            if place == places[0]:
+                raise
+            notes.append(str(error))
+            continue
+        if place == places[0] or found.framework is None or found.framework.name.lower() in names:
+            return found
+    return None
+
+
+def _completed(written: Manifest, own: Framework, found: _Found) -> Manifest:
     """A run.json without config and objective, with the config beside the log."""
-    own = written.framework or Framework(name=framework, trainer=trainer)
-    if own.name.lower() != framework:
-        return written
     made = msgspec.structs.replace(own, version=own.version or found.version)
     return msgspec.structs.replace(written, framework=made, config=found.config)
 
@@ -149,20 +155,18 @@ def _search(
                 break
         if config is not None:
             break
-        pickled = next((file for pattern in PICKLED for file in _matching(place, pattern)), None)
+        pickled = next((file for pattern in PICKLED for file in matching(place, pattern)), None)
         if pickled is not None:
             notes.append(f"{pickled} is a pickle and is not opened; {TO_JSON}")
             break
-    version = _version_of(config, name) or next(
-        (version for place in places if (version := _frozen(place, packages))), None
-    )
+    version = _stated(config, name) or installed_near(places, packages)
     return _Found(config, version, notes)
 
 
 def _chosen(place: Path, pattern: str, fits: Callable[[Config], bool], notes: list[str]) -> Config | None:
     """The config that a pattern names at a place; several make one only in ``configs/``, by file name."""
     held: dict[Path, Config] = {}
-    for file in _matching(place, pattern):
+    for file in matching(place, pattern):
         if file.suffix.lower() not in SUFFIXES:
             continue
         try:
@@ -185,51 +189,23 @@ def _chosen(place: Path, pattern: str, fits: Callable[[Config], bool], notes: li
     return distinct[0] if distinct and fits(distinct[0]) else None
 
 
-def _matching(place: Path, pattern: str) -> Iterator[Path]:
-    try:
-        found = [place / pattern] if "*" not in pattern else sorted(place.glob(pattern))[:_MOST]
-        yield from (file for file in found if file.is_file())
-    except OSError:
-        return
-
-
-def _version_of(config: Config | None, name: str) -> str | None:
+def _stated(config: Config | None, name: str) -> str | None:
     """The version that a config states as ``<framework>_version``."""
     stated = None if config is None else config.get(f"{name.replace('-', '_')}_version")
     return stated if isinstance(stated, str) else None
 
 
-def _frozen(place: Path, packages: Sequence[str]) -> str | None:
-    """The version in a list of installed packages; None where lists disagree."""
-    wanted = {_plain(package) for package in packages}
-    versions: set[str] = set()
-    for pattern in FREEZES:
-        for file in _matching(place, pattern):
-            try:
-                with file.open(encoding="utf-8", errors="replace") as opened:
-                    text = opened.read(_LONGEST)
-            except OSError:
-                continue
-            if file.suffix == ".md" and _CARD not in text:
-                continue
-            versions |= {
-                version for package, version in _INSTALLED.findall(text) if _plain(package) in wanted
-            }
-    return versions.pop() if len(versions) == 1 else None
-
-
-def _plain(package: str) -> str:
-    return re.sub(r"[-_.]+", "-", package.strip()).lower()
-
-
 def _with_options(manifest: Manifest, options: Mapping[str, str]) -> Manifest:
-    """Take fields out of the config; a value of another kind than the field stays out."""
+    """Take absent fields out of the config; a value of another kind than the field stays out."""
     for name, key in options.items():
         value = None if manifest.config is None else lookup(manifest.config, key)
         if value is None or (isinstance(value, str) and value.startswith("${")):
             continue
         field, _, part = name.partition(".")
-        content: Any = {**(getattr(manifest, field) or {}), part: value} if part else value
+        held = getattr(manifest, field)
+        if held is not None and not (part and isinstance(held, dict) and part not in held):
+            continue
+        content: Any = {**(held or {}), part: value} if part else value
         made = {**msgspec.to_builtins(manifest), field: content}
         try:
             manifest = msgspec.convert(made, Manifest)

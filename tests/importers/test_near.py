@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.errors import AuditError, BadLog
+from audit.errors import AuditError, BadLog, BadManifest
 from audit.importers.configs import MOST_BYTES, lookup, read_config
 from audit.importers.near import having, manifest_near
 from audit.logs.manifest import Framework
@@ -77,6 +77,9 @@ def test_run_json_goes_before_any_config_and_is_completed_by_one(tmp_path) -> No
     put(tmp_path / "run.json", json.dumps({"run_id": "a", "framework": {"name": "verl", "version": "0.5.0"}}))
     assert near(tmp_path).config == read_config(tmp_path / "config.yaml")
     assert near(tmp_path).framework == Framework(name="verl", version="0.5.0")
+    assert near(tmp_path).group_size == 8
+    put(tmp_path / "run.json", json.dumps({"run_id": "a", "group_size": 4, "sampling": {"top_p": 0.5}}))
+    assert (near(tmp_path).group_size, near(tmp_path).sampling) == (4, {"top_p": 0.5, "temperature": 1.0})
     put(tmp_path / "run.json", json.dumps({"run_id": "a", "config": {"own": 1}}))
     assert (near(tmp_path).config, near(tmp_path).declared) == ({"own": 1}, True)
     put(tmp_path / "run.json", json.dumps({"run_id": "a", "framework": {"name": "trl"}}))
@@ -249,3 +252,18 @@ def test_a_config_that_changes_is_read_again_and_cannot_be_changed_through_anoth
     assert read_config(file) == {"a": {"b": 1}}
     put(file, "a: {b: 22}")
     assert read_config(file) == {"a": {"b": 22}}
+
+
+def test_a_run_json_above_the_log_has_to_be_one_of_this_framework(tmp_path) -> None:
+    log = tmp_path / "logs"
+    put(tmp_path / "config.yaml", HYDRA)
+    put(tmp_path / "run.json", json.dumps({"run_id": "other", "framework": {"name": "trl"}, "config": {}}))
+    assert (near(log).run_id, near(log).group_size) == ("logs", 8)
+    put(tmp_path / "run.json", "not JSON")
+    assert near(log).group_size == 8
+    assert "run.json: is not JSON" in (near(log).notes or "")
+    put(log / "run.json", "not JSON")
+    with pytest.raises(BadManifest, match="is not JSON"):
+        near(log)
+    put(log / "run.json", json.dumps({"run_id": "own"}))
+    assert near(log).run_id == "own"
