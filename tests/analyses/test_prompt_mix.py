@@ -69,14 +69,34 @@ def test_one_mix_is_called_two_no_oftener_than_its_p_value_says(make_a, make_b, 
     assert binomtest(said, 300, 0.02, alternative="greater").pvalue > 1e-3
 
 
-def test_independent_draws_are_tested_as_by_chi_square() -> None:
+def test_independent_draws_are_tested_by_shuffling_which_run_they_belong_to() -> None:
     rng = np.random.default_rng(0)
     a, b = independent(rng, 6), independent(rng, 7)
     mix = compare_mixes(a, b)
     seen = (a.counts + b.counts) > 0
-    expected = chi2_contingency([a.counts[seen], b.counts[seen]], correction=False)
+    pool = np.concatenate([a.prompt, b.prompt])
+
+    def pearson(order: np.ndarray) -> float:
+        table = [np.bincount(part, minlength=PROMPTS)[seen] for part in np.split(order, [a.total])]
+        return float(chi2_contingency(table, correction=False).statistic)
+
+    found = pearson(pool)
+    made = np.array([pearson(rng.permutation(pool)) for _ in range(500)])
     assert mix.scatter == (1.0, 1.0)
-    assert mix.p_value == pytest.approx(expected.pvalue, rel=1e-9)
+    assert mix.p_value == pytest.approx((made >= found - 1e-9).mean(), abs=0.07)
+    assert mix.p_larger <= mix.p_value
+
+
+def test_of_shuffled_epochs_the_last_one_alone_is_left_to_chance() -> None:
+    rng = np.random.default_rng(1)
+    a, b = epochs(rng, 9), epochs(rng, 9)
+    mix = compare_mixes(a, b)
+    of_a, of_b = (set(np.flatnonzero(each.counts == each.counts.max()).tolist()) for each in (a, b))
+    rest = 9 * BATCH % PROMPTS
+    # The statistic grows with the prompts that one last epoch holds and the other does not.
+    shared = [len(set(rng.permutation(PROMPTS)[:rest]) & set(range(rest))) for _ in range(4000)]
+    assert mix.p_value == pytest.approx(np.mean(np.array(shared) <= len(of_a & of_b)), abs=0.03)
+    assert mix.p_larger == pytest.approx(np.mean(np.array(shared) < len(of_a & of_b)), abs=0.03)
 
 
 def test_what_epochs_lose_of_some_prompts_is_found_where_chi_square_is_blind() -> None:
