@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
+import struct
 import sys
 from pathlib import Path
 
@@ -13,9 +15,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from audit.errors import BadLog
 from audit.importers import open_run
 from audit.importers.scalars import near
 from audit.importers.scalars.lines import flat
+from audit.importers.scalars.wandb_binary import config_of, histories
 from audit.logs.metrics import read_metrics
 
 ROWS = [{"prompt": "a", "response": "b", "reward": i, "step": i // 2} for i in range(4)]
@@ -83,6 +87,60 @@ def test_wandb_summary_alone_is_said(log) -> None:
     found, notes = read(log)
     assert found[9, "kl"] == 0.5
     assert "only the last values are known" in notes
+
+
+OFFLINE = Path(__file__).parent / "scalar_files" / "run-offline.wandb"
+
+
+def test_wandbs_own_file_of_an_offline_run(log) -> None:
+    place = log / "wandb" / "offline-run-20260101_000000-abc"
+    (place / "files").mkdir(parents=True)
+    shutil.copy(OFFLINE, place / "run-abc.wandb")
+    found, _ = read(log)
+    logged = {key: value for key, value in found.items() if not key[1].startswith("_")}
+    assert logged == {
+        **{(10 * s + 10, "train/loss"): 0.5 + s for s in range(3)},
+        **{(10 * s + 10, "nested/a"): float(s) for s in range(3)},
+        (40, "big"): 1e300,
+    }
+    assert config_of(OFFLINE) == {"num_generations": 4, "beta": 0.25}
+
+
+@given(st.integers(0, 2097), st.binary(max_size=20))
+def test_a_damaged_file_of_wandb_gives_what_it_holds_or_is_named(tmp_path_factory, at, junk) -> None:
+    whole = OFFLINE.read_bytes()
+    file = tmp_path_factory.mktemp("w") / "run-x.wandb"
+    file.write_bytes(whole[:at] + junk)
+    try:
+        found = list(histories(file))
+    except BadLog:
+        return
+    if not junk:
+        assert json.dumps(found) == json.dumps(list(histories(OFFLINE))[: len(found)])
+
+
+def test_records_that_span_blocks_are_put_together(tmp_path) -> None:
+    # By LevelDB's format: pieces of 7 bytes of head and what fits into a block of 32 KiB.
+    text = json.dumps("x" * 100_000).encode()
+    item = b"\x12\x01a" + b"\x82\x01" + _varint(len(text)) + text
+    history = b"\x0a" + _varint(len(item)) + item
+    record = b"\x12" + _varint(len(history)) + history
+    out, rest, first = b":W&B\xe1\xbe\x00", record, True
+    while rest:
+        room = 32768 - len(out) % 32768 - 7
+        piece, rest = rest[:room], rest[room:]
+        kind = (1 if first else 4) if not rest else (2 if first else 3)
+        out += struct.pack("<IHB", 0, len(piece), kind) + piece
+        first = False
+    (tmp_path / "run-x.wandb").write_bytes(out)
+    assert list(histories(tmp_path / "run-x.wandb")) == [{"a": "x" * 100_000}]
+
+
+def _varint(value: int) -> bytes:
+    out = b""
+    while value > 127:
+        out, value = out + bytes([value & 127 | 128]), value >> 7
+    return out + bytes([value])
 
 
 def test_trackio_database_and_export(log) -> None:
