@@ -44,6 +44,9 @@ RECIPE = f'python -c "{CODE}"'
 _PLAIN = ".plain.pt"
 _PATTERNS = ("", "*/", "*/*/")
 _FILES = ("gen_batch.dp", "tq_batch.pt")
+_READ = {"attention_mask", "prompts", "responses", "response_mask", "rm_scores", "rollout_log_probs"}
+_SCALARS = {"rm_scores"}
+"""One number a response, or one a token."""
 _OLD = re.compile(r".+_GBS\d+__N\d+")
 
 
@@ -154,7 +157,7 @@ def _parts(held: Any, file: Path) -> tuple[dict[str, Sequence[Any]], dict[str, A
 
 
 def _row(tensors: Mapping[str, Sequence[Any]], others: Mapping[str, Any], at: int, step: int) -> Row:
-    one = {name: _array(values[at], name) for name, values in tensors.items()}
+    one = {name: _array(values[at], name) for name, values in tensors.items() if name in _READ}
     prompt, response = one["prompts"], one["responses"]
     attention = one.get("attention_mask", np.ones(len(prompt) + len(response)))
     if len(attention) != len(prompt) + len(response):
@@ -166,7 +169,7 @@ def _row(tensors: Mapping[str, Sequence[Any]], others: Mapping[str, Any], at: in
         "prompt_id": hash_prompt(" ".join(str(int(each)) for each in ids)),
         "prompt_length": len(ids),
         "token_ids": response[said],
-        "reward": float(one["rm_scores"].sum()) if "rm_scores" in one else None,
+        "reward": float(one["rm_scores"].astype(np.float64).sum()) if "rm_scores" in one else None,
     }
     for name, column in (("response_mask", "loss_mask"), ("rollout_log_probs", "logp_sampler")):
         if name in one:
@@ -188,9 +191,13 @@ def _row(tensors: Mapping[str, Sequence[Any]], others: Mapping[str, Any], at: in
 
 
 def _array(value: Any, name: str) -> np.ndarray:
-    made = np.asarray(value)
-    # Positions have a row for each axis of an image.
-    if made.ndim == 0 or made.dtype.kind not in "biuf":
+    import torch
+
+    # NumPy has no bfloat16.
+    made = np.asarray(
+        value.float() if isinstance(value, torch.Tensor) and value.is_floating_point() else value
+    )
+    if (made.ndim != 1 and not (made.ndim == 0 and name in _SCALARS)) or made.dtype.kind not in "biuf":
         raise OddValue(f"{name} is no list of numbers")
     return made
 

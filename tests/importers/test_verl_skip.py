@@ -120,6 +120,17 @@ def test_lists_that_do_not_fit_are_counted(tmp_path) -> None:
     assert run.responses(["step"])["step"].to_pylist() == [5]
 
 
+def test_half_precision_and_a_reward_of_one_number_are_read(tmp_path) -> None:
+    chances = [torch.tensor([-0.5, -0.25, 0.0]).bfloat16()] * 2
+    folder = plain(
+        tmp_path / "5", rollout_log_probs=chances, rm_scores=[torch.tensor(1.0), torch.tensor(0.5)]
+    )
+    assert rows(folder, "reward", "logp_sampler") == [
+        {"reward": 1.0, "logp_sampler": [-0.5, -0.25]},
+        {"reward": 0.5, "logp_sampler": [-0.5, -0.25]},
+    ]
+
+
 @pytest.mark.parametrize("changes", [{"prompts": 3}, {"responses": [torch.tensor(1)] * 2}, {"prompts": []}])
 def test_odd_tensors_are_one_named_problem(tmp_path, changes) -> None:
     with pytest.raises(BadLog):
@@ -127,7 +138,7 @@ def test_odd_tensors_are_one_named_problem(tmp_path, changes) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"PK\x03\x04", b"\x80\x04K\x01.", np.arange(99, dtype=np.uint8).tobytes()]
+    "content", [b"", b"junk", b"PK\x03\x04", b"\x80\x04K\x01.", np.arange(99, dtype=np.uint8).tobytes()]
 )
 def test_cut_and_foreign_files_are_one_named_problem(tmp_path, content) -> None:
     file = tmp_path / "a.pt"
