@@ -7,6 +7,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+LEAST = 2
+"""Rows of the smallest group."""
+TOLD = 2
+"""Runs from which, before the last, a size can be known."""
+
 
 class Blocks(NamedTuple):
     """Group of each row, or why there is none."""
@@ -35,7 +40,7 @@ def contiguous_blocks(prompts: np.ndarray, batch: np.ndarray, size: int | None =
     -------
     Blocks
         Without groups where the evidence contradicts itself: a run that is no multiple of the size, or no
-        prompt that repeats.
+        prompt that repeats. Only the very last run may be shorter: the log was cut there.
     """
     if not len(prompts):
         return Blocks(None, 0, "the log holds no rows")
@@ -43,13 +48,15 @@ def contiguous_blocks(prompts: np.ndarray, batch: np.ndarray, size: int | None =
     new[1:] = (prompts[1:] != prompts[:-1]) | (batch[1:] != batch[:-1])
     starts = np.flatnonzero(new)
     runs = np.diff(np.append(starts, len(prompts)))
-    found = size if size is not None else math.gcd(*(int(run) for run in runs))
+    # A log that was cut ends within a block; with two runs alone that could be said of anything.
+    whole = runs[:-1] if len(runs) > TOLD and _cut(runs, size) else runs
+    found = size if size is not None else math.gcd(*(int(run) for run in whole))
     if found < 2:
         seen = ", ".join(str(run) for run in np.unique(runs)[:5])
         return Blocks(
             None, 0, f"rows of equal prompts come in runs of {seen}: no common group size of 2 or more"
         )
-    odd = int(np.sum(runs % found != 0))
+    odd = int(np.sum(whole % found != 0))
     if odd:
         reason = f"{odd} of {len(runs)} runs of equal prompts are no multiple of the group size {found}"
         return Blocks(None, 0, reason)
@@ -59,4 +66,12 @@ def contiguous_blocks(prompts: np.ndarray, batch: np.ndarray, size: int | None =
     reason = f"groups rebuilt from contiguous blocks of {found} rows with equal prompts"
     if doubled:
         reason += f"; {doubled} prompt(s) fill several blocks in a row, taken as groups of their own"
+    if rest := int(runs[-1] % found):
+        reason += f"; the last holds {rest}: the log was cut there"
     return Blocks(np.cumsum(first) - 1, found, reason)
+
+
+def _cut(runs: np.ndarray, size: int | None) -> bool:
+    """Whether all runs but the last have a common size, and the last breaks it."""
+    common = size if size is not None else math.gcd(*(int(run) for run in runs[:-1]))
+    return common >= LEAST and not np.any(runs[:-1] % common) and bool(runs[-1] % common)

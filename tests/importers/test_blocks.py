@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -42,3 +43,19 @@ def test_contradicting_evidence_is_refused() -> None:
 
 def test_no_rows_have_no_groups() -> None:
     assert contiguous_blocks(np.array([], dtype=int), np.array([], dtype=int)).group is None
+
+
+@pytest.mark.parametrize("declared", [None, 8])
+@pytest.mark.parametrize("problems", [[0, 1, 2, 3], [0, 1, 0, 3], [0, 0, 1, 3], [0, 1, 2, 2]])
+def test_a_log_that_was_cut_ends_with_a_shorter_group(problems, declared) -> None:
+    prompts = np.repeat(problems, [8, 8, 8, 1])
+    blocks = contiguous_blocks(prompts, np.zeros(25, dtype=int), declared)
+    assert blocks.group is not None
+    assert blocks.group.tolist() == np.repeat([0, 1, 2, 3], [8, 8, 8, 1]).tolist()
+    assert "the last holds 1: the log was cut there" in blocks.reason
+
+
+def test_only_the_very_last_run_may_be_shorter() -> None:
+    for runs in ([8, 1, 8, 8], [8, 8, 4, 8, 1], [8, 3], [2, 3, 3]):
+        prompts = np.repeat(np.arange(len(runs)), runs)
+        assert contiguous_blocks(prompts, np.zeros(len(prompts), dtype=int), 8).group is None
