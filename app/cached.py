@@ -5,15 +5,20 @@ A frame or a run is never an argument of a cached function: Streamlit would comp
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import streamlit as st
-from audit.app.listing import Fingerprint, Listed, open_listed
+from audit.app.listing import Listed, fingerprint_of, open_listed, opened_below
 
 import audit
+from audit.analyses.explain import Known, explain_known, known
+from audit.analyses.metric_curves import metric_curves
+from audit.analyses.run_overview import run_overview
 from audit.errors import AuditError
+from audit.facts.rows import RunRows
 from audit.logs import Run
 
 _ANALYSES: dict[str, Callable[..., Any]] = {
@@ -27,22 +32,55 @@ _ANALYSES: dict[str, Callable[..., Any]] = {
     "clipping": audit.clipping,
     "kl": audit.kl,
     "mismatch": audit.mismatch,
+    "curves": lambda run: metric_curves(RunRows.read(run)),
 }
 """What :func:`analysis` can be asked for."""
 
 
-@st.cache_resource(max_entries=64, show_spinner=False)
-def _opened(root: str, name: str, fingerprint: Fingerprint) -> Run:
-    del fingerprint
-    return open_listed(Path(root), name)
+Key = tuple[str, str]
+"""Name of a run, and a digest of its fingerprint: Streamlit walks an argument value by value, and a run may
+have thousands of files."""
+
+
+def key_of(listed: Listed) -> Key:
+    """Return what the results of a run are kept under: another one as soon as a file is written."""
+    return listed.name, hashlib.sha256(repr(listed.fingerprint).encode()).hexdigest()
+
+
+@st.cache_resource(ttl=10, max_entries=2, show_spinner=False)
+def _below(root: str) -> dict[str, Run]:
+    """Every run of the directory, from one look at it."""
+    return opened_below(Path(root))
+
+
+@st.cache_resource(max_entries=512, show_spinner=False)
+def open_key(root: str, key: Key) -> Run:
+    """Open the run of a key; for the cached functions of other modules."""
+    run = _below(root).get(key[0])
+    if run is None or key_of(Listed(key[0], "", fingerprint=fingerprint_of(run))) != key:
+        return open_listed(Path(root), key[0])
+    return run
 
 
 @st.cache_data(max_entries=512, show_spinner="Reading the log…")
-def _analysis(root: str, name: str, fingerprint: Fingerprint, kind: str, options: tuple[Any, ...]) -> Any:
+def _analysis(root: str, key: Key, kind: str, options: tuple[Any, ...]) -> Any:
     try:
-        return _ANALYSES[kind](_opened(root, name, fingerprint), **dict(options))
+        return _ANALYSES[kind](open_key(root, key), **dict(options))
     except AuditError as error:
         return str(error)
+
+
+@st.cache_data(max_entries=8192, show_spinner=False)
+def _overview(root: str, key: Key) -> Any:
+    try:
+        return run_overview(open_key(root, key))
+    except AuditError as error:
+        return str(error)
+
+
+def overview(root: Path, listed: Listed) -> Any:
+    """Return a run in one line, or its error as text."""
+    return _overview(str(root), key_of(listed))
 
 
 def opened(root: Path, listed: Listed) -> Run:
@@ -53,12 +91,12 @@ def opened(root: Path, listed: Listed) -> Run:
     AuditError
         It cannot be opened.
     """
-    return _opened(str(root), listed.name, listed.fingerprint)
+    return open_key(str(root), key_of(listed))
 
 
 def analysis(root: Path, listed: Listed, kind: str, **options: Any) -> Any:
     """Return the result of an analysis, or its error as text; ``options`` are plain values."""
-    return _analysis(str(root), listed.name, listed.fingerprint, kind, tuple(sorted(options.items())))
+    return _analysis(str(root), key_of(listed), kind, tuple(sorted(options.items())))
 
 
 def summary(root: Path, listed: Listed) -> Any:
@@ -66,14 +104,20 @@ def summary(root: Path, listed: Listed) -> Any:
     return analysis(root, listed, "summary")
 
 
+@st.cache_resource(max_entries=6, show_spinner=False)
+def known_of(root: str, key: Key) -> Known:
+    """Read what one log says by itself; a few are kept, for they hold the columns of their runs."""
+    return known(open_key(root, key))
+
+
 @st.cache_data(max_entries=64, show_spinner="Comparing the runs…")
-def _explained(root: str, keys: tuple[tuple[str, Fingerprint], ...]) -> Any:
+def _explained(root: str, a: Key, b: Key) -> Any:
     try:
-        return audit.explain(*(_opened(root, name, print_) for name, print_ in keys))
+        return explain_known(known_of(root, a), known_of(root, b))
     except AuditError as error:
         return str(error)
 
 
 def explained(root: Path, a: Listed, b: Listed) -> Any:
     """Return why two runs differ, or the error as text."""
-    return _explained(str(root), ((a.name, a.fingerprint), (b.name, b.fingerprint)))
+    return _explained(str(root), key_of(a), key_of(b))

@@ -46,6 +46,21 @@ def runs_under(root: Path) -> list[Listed]:
     return [_listed(entry.path, root, entry.run_id, entry.run, entry.error) for entry in find_runs(root)]
 
 
+def opened_below(root: Path) -> dict[str, Run]:
+    """Return the runs that can be opened, by name, from one look at the directory.
+
+    Raises
+    ------
+    AuditError
+        The directory cannot be read.
+    """
+    return {
+        _name(entry.path, root): entry.run
+        for entry in find_runs(root)
+        if entry.run is not None and is_inside(entry.path, root)
+    }
+
+
 def open_listed(root: Path, name: str) -> Run:
     """Open a run by its name in the list; no other name opens anything.
 
@@ -79,8 +94,12 @@ def _listed(path: Path, root: Path, run_id: str, run: Run | None, error: AuditEr
         return Listed(name, run_id, error=str(error))
     made_by = run.manifest.framework
     framework = f"{made_by.name} {made_by.version or ''}".rstrip() if made_by else ""
-    fingerprint = (*_manifest(path), *(file.fingerprint for file in run.files))
-    return Listed(name, run_id, framework, fingerprint)
+    return Listed(name, run_id, framework, fingerprint_of(run))
+
+
+def fingerprint_of(run: Run) -> Fingerprint:
+    """Return what changes as soon as a file of the run is written."""
+    return (*_manifest(run.path), *(file.fingerprint for file in run.files))
 
 
 def _name(path: Path, root: Path) -> str:

@@ -29,7 +29,9 @@ class Metric(NamedTuple):
     use: Both
 
 
-class _Kind(NamedTuple):
+class Kind(NamedTuple):
+    """How a metric is read off one run."""
+
     name: str
     unit: str
     needs: tuple[str, ...]
@@ -82,17 +84,17 @@ def _truncated(rows: RunRows) -> np.ndarray:
 
 
 _LENGTH = "token_ids|length"
-_KINDS: tuple[_Kind, ...] = (
-    _Kind("reward", "", ("reward",), _plain(lambda rows: rows.numpy("reward"))),  # type: ignore[arg-type]
-    _Kind("length of correct", "tokens", (_LENGTH, "reward"), _lengths(1.0)),  # type: ignore[arg-type]
-    _Kind("length of wrong", "tokens", (_LENGTH, "reward"), _lengths(0.0)),  # type: ignore[arg-type]
-    _Kind("zero-signal share", "of groups", ("group_id", "reward"), _zero_signal),  # type: ignore[arg-type]
-    _Kind("truncated share", "of responses", ("finish_reason",), _plain(_truncated)),  # type: ignore[arg-type]
-    _Kind("KL to the reference (k3)", "nats", ("logp_theta", "logp_ref"), _tokens("kl_theta_ref_k3")),  # type: ignore[arg-type]
-    _Kind("rms log ratio", "nats", ("logp_theta", "logp_old"), _log_ratio),  # type: ignore[arg-type]
-    _Kind("sampler mismatch", "nats", ("logp_old", "logp_sampler"), _tokens("mismatch")),  # type: ignore[arg-type]
-    _Kind("entropy", "nats", ("entropy",), _tokens("entropy")),  # type: ignore[arg-type]
-    _Kind("log-prob of the samples", "nats", ("logp_old",), _tokens("logp_old")),  # type: ignore[arg-type]
+KINDS: tuple[Kind, ...] = (
+    Kind("reward", "", ("reward",), _plain(lambda rows: rows.numpy("reward"))),  # type: ignore[arg-type]
+    Kind("length of correct", "tokens", (_LENGTH, "reward"), _lengths(1.0)),  # type: ignore[arg-type]
+    Kind("length of wrong", "tokens", (_LENGTH, "reward"), _lengths(0.0)),  # type: ignore[arg-type]
+    Kind("zero-signal share", "of groups", ("group_id", "reward"), _zero_signal),  # type: ignore[arg-type]
+    Kind("truncated share", "of responses", ("finish_reason",), _plain(_truncated)),  # type: ignore[arg-type]
+    Kind("KL to the reference (k3)", "nats", ("logp_theta", "logp_ref"), _tokens("kl_theta_ref_k3")),  # type: ignore[arg-type]
+    Kind("rms log ratio", "nats", ("logp_theta", "logp_old"), _log_ratio),  # type: ignore[arg-type]
+    Kind("sampler mismatch", "nats", ("logp_old", "logp_sampler"), _tokens("mismatch")),  # type: ignore[arg-type]
+    Kind("entropy", "nats", ("entropy",), _tokens("entropy")),  # type: ignore[arg-type]
+    Kind("log-prob of the samples", "nats", ("logp_old",), _tokens("logp_old")),  # type: ignore[arg-type]
 )
 CLIPPED = "clip-zeroed share"
 
@@ -102,7 +104,7 @@ def timeline_metrics(
 ) -> tuple[list[Metric], list[Skipped]]:
     """Form every metric that both logs hold; the others with what they need."""
     metrics, unseen = [], []
-    for kind in _KINDS:
+    for kind in KINDS:
         lacking = pair.lacking(*kind.needs)
         tokens = any(need.startswith(("logp", "entropy")) for need in kind.needs)
         if not lacking and tokens and any(rows.facts is None for rows in pair.sides):

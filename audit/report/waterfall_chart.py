@@ -1,0 +1,96 @@
+"""Waterfall of what parts the weights of two objectives: the parts sum to the distance."""
+
+from __future__ import annotations
+
+import altair as alt
+import polars as pl
+
+from audit.analyses.effect import ObjectiveEffect
+from audit.report.charts import nothing_to_draw
+from audit.report.format import estimate, percent_estimate
+
+WHOLE = "all of them"
+_PART, _BACK, _WHOLE = "#0072B2", "#D55E00", "#888888"
+_ROW = 44
+
+
+def waterfall_frame(effect: ObjectiveEffect) -> pl.DataFrame:
+    """One row a part and one for the whole.
+
+    Columns: part, kind (part, back, whole), start, end, low and high (ends of the interval of the bar's
+    end), change, distance, share, n.
+    """
+    rows, start = [], 0.0
+    for part in effect.parts:
+        value = part.distance.value
+        if value is None:
+            continue
+        rows.append(
+            {
+                "part": part.part,
+                "kind": "part" if value >= 0 else "back",
+                "start": start,
+                "end": start + value,
+                "low": None if part.distance.low is None else start + part.distance.low,
+                "high": None if part.distance.high is None else start + part.distance.high,
+                "change": part.change,
+                "distance": estimate(part.distance),
+                "share": percent_estimate(part.share),
+                "n": part.distance.n,
+            }
+        )
+        start += value
+    whole = effect.distance
+    if whole.value is not None:
+        rows.append(
+            {
+                "part": WHOLE,
+                "kind": "whole",
+                "start": 0.0,
+                "end": whole.value,
+                "low": whole.low,
+                "high": whole.high,
+                "change": "",
+                "distance": estimate(whole),
+                "share": "",
+                "n": whole.n,
+            }
+        )
+    texts, numbers = ("part", "kind", "change", "distance", "share"), ("start", "end", "low", "high")
+    schema = dict.fromkeys(texts, pl.String) | dict.fromkeys(numbers, pl.Float64)
+    return pl.DataFrame(rows, schema={**schema, "n": pl.Int64})
+
+
+def waterfall_chart(effect: ObjectiveEffect) -> alt.LayerChart:
+    """Bars that begin where the one before ends, with 95 % intervals; the last is the whole distance.
+
+    Raises
+    ------
+    AuditError
+        The weights have no distance.
+    """
+    frame = waterfall_frame(effect)
+    if not len(frame):
+        raise nothing_to_draw("no distance between the two objectives' weights")
+    names = frame["part"].to_list()
+    title = "1 − cosine of the token weights"
+    colour = alt.Scale(domain=["part", "back", "whole"], range=[_PART, _BACK, _WHOLE])
+    base = alt.Chart(frame).encode(
+        y=alt.Y("part:N", title=None, sort=names, axis=alt.Axis(labelLimit=180, ticks=False, domain=False)),
+        tooltip=["part:N", "change:N", "distance:N", "share:N", alt.Tooltip("n:Q", format=",")],
+    )
+    bars = base.mark_bar(height=18, cornerRadius=2).encode(
+        x=alt.X("start:Q", title=title),
+        x2="end:Q",
+        color=alt.Color("kind:N", scale=colour, legend=None),
+    )
+    whiskers = base.mark_rule(strokeWidth=1.5, color="#555555").encode(
+        x=alt.X("low:Q", title=title), x2="high:Q"
+    )
+    ends = base.mark_tick(thickness=1.5, height=8, color="#555555")
+    label = base.mark_text(align="left", baseline="top", dy=11, fontSize=11, color=_WHOLE).encode(
+        x=alt.X("start:Q", title=title), text="share:N"
+    )
+    return alt.layer(bars, whiskers, ends.encode(x="low:Q"), ends.encode(x="high:Q"), label).properties(
+        height=_ROW * len(names) + 10
+    )
