@@ -43,6 +43,8 @@ class Report(msgspec.Struct, frozen=True):
     format: str
     options: dict[str, Any]
     units: dict[str, Entry] = {}
+    known: str = ""
+    """Digest of what was known of the run: rewards and groups are read by its config."""
     version: int = VERSION
     schema: str = "rlaudit.import.v1"
 
@@ -119,22 +121,21 @@ def bring_up_to_date(
     BadLog
         The place holds something else, or no unit can be read.
     """
-    options = msgspec.to_builtins(source.options)
-    before = _previous(importer, source, place, options)
+    before = _previous(importer, source, place)
     units = list(importer.units(source.path))
     kept, todo = _plan(units, before, place)
     if todo:
         # Before the first file, so that an import that is killed knows its own place.
         place.mkdir(parents=True, exist_ok=True)
-        _save(place, Report(str(source.path), importer.name, options, _in_order(kept, units)))
+        _save(place, _report(importer, source, _in_order(kept, units)))
     (place / ROLLOUTS).mkdir(parents=True, exist_ok=True)
     if begin is not None:
         begin(sum(size for _, prints in todo for _, size, _ in prints))
     for unit, prints in todo:
         with _Ticks(unit, prints, advance) as ticks:
             kept[unit.name] = _import(importer, unit, source, place / ROLLOUTS, ticks)
-            _save(place, Report(str(source.path), importer.name, options, _in_order(kept, units)))
-    report = Report(str(source.path), importer.name, options, _in_order(kept, units))
+            _save(place, _report(importer, source, _in_order(kept, units)))
+    report = _report(importer, source, _in_order(kept, units))
     if todo or before.keys() != kept.keys():
         _save(place, report)
         _drop_others(place, report)
@@ -177,7 +178,7 @@ class _Ticks:
 def waiting_bytes(importer: Importer, source: Source, place: Path) -> int:
     """Bytes of the units that :func:`bring_up_to_date` would read."""
     try:
-        before = _previous(importer, source, place, msgspec.to_builtins(source.options))
+        before = _previous(importer, source, place)
     except BadLog:
         before = {}
     _, todo = _plan(list(importer.units(source.path)), before, place)
@@ -213,7 +214,13 @@ def prints_of(unit: Unit) -> tuple[Print, ...]:
     return tuple(found)
 
 
-def _previous(importer: Importer, source: Source, place: Path, options: dict[str, Any]) -> dict[str, Entry]:
+def _report(importer: Importer, source: Source, units: dict[str, Entry]) -> Report:
+    known = blake2b(msgspec.json.encode(source.manifest), digest_size=8).hexdigest()
+    options = msgspec.to_builtins(source.options)
+    return Report(str(source.path), importer.name, options, units, known)
+
+
+def _previous(importer: Importer, source: Source, place: Path) -> dict[str, Entry]:
     report = read_report(place)
     if report is None:
         others = place.is_dir() and any(not each.name.startswith(".import.") for each in place.iterdir())
@@ -224,7 +231,8 @@ def _previous(importer: Importer, source: Source, place: Path, options: dict[str
     if report.source != str(source.path) or report.format != importer.name:
         msg = f"{place}: holds the import of {report.source} as {report.format}; name another directory."
         raise BadLog(msg)
-    return report.units if report.options == options else {}
+    now = _report(importer, source, {})
+    return report.units if (report.options, report.known) == (now.options, now.known) else {}
 
 
 def _import(importer: Importer, unit: Unit, source: Source, folder: Path, ticks: _Ticks) -> Entry:

@@ -228,3 +228,16 @@ def test_what_units_say_with_numbers_is_added_up(tmp_path) -> None:
     report = read_report(place)
     assert report is not None
     assert report.notes()[0] == "4 of 6 sequences were joined"
+
+
+def test_what_is_learned_of_the_run_later_makes_the_log_be_read_again(tmp_path) -> None:
+    log = tmp_path / "log"
+    step_file(log, 1)
+    assert sizes(open_run(log)) == {4}
+    (log / "run.json").write_text(json.dumps({"schema": "rlaudit.run.v1", "run_id": "a", "group_size": 2}))
+    assert sizes(open_run(log)) == {2}
+
+
+def sizes(run) -> set[int]:
+    groups = run.responses(["group_id"])["group_id"].to_pylist()
+    return {groups.count(each) for each in groups}
