@@ -23,7 +23,9 @@ class Blocks(NamedTuple):
     """How the groups were found, or why they were not."""
 
 
-def contiguous_blocks(prompts: np.ndarray, batch: np.ndarray, size: int | None = None) -> Blocks:
+def contiguous_blocks(
+    prompts: np.ndarray, batch: np.ndarray, size: int | None = None, *, may_be_cut: bool = False
+) -> Blocks:
     """Cut rows into blocks of ``size`` with one prompt each.
 
     Parameters
@@ -35,12 +37,14 @@ def contiguous_blocks(prompts: np.ndarray, batch: np.ndarray, size: int | None =
     size : int, optional
         Group size, where it is declared. Otherwise it is the greatest common divisor of the runs of equal
         prompts, since a prompt drawn twice in a row makes one run of two groups.
+    may_be_cut : bool
+        The log may end within a block: only the very last run may be shorter.
 
     Returns
     -------
     Blocks
         Without groups where the evidence contradicts itself: a run that is no multiple of the size, or no
-        prompt that repeats. Only the very last run may be shorter: the log was cut there.
+        prompt that repeats.
     """
     if not len(prompts):
         return Blocks(None, 0, "the log holds no rows")
@@ -49,7 +53,7 @@ def contiguous_blocks(prompts: np.ndarray, batch: np.ndarray, size: int | None =
     starts = np.flatnonzero(new)
     runs = np.diff(np.append(starts, len(prompts)))
     # A log that was cut ends within a block; with two runs alone that could be said of anything.
-    whole = runs[:-1] if len(runs) > TOLD and _cut(runs, size) else runs
+    whole = runs[:-1] if may_be_cut and len(runs) > TOLD and _cut(runs, size) else runs
     found = size if size is not None else math.gcd(*(int(run) for run in whole))
     if found < 2:
         seen = ", ".join(str(run) for run in np.unique(runs)[:5])
@@ -66,9 +70,10 @@ def contiguous_blocks(prompts: np.ndarray, batch: np.ndarray, size: int | None =
     reason = f"groups rebuilt from contiguous blocks of {found} rows with equal prompts"
     if doubled:
         reason += f"; {doubled} prompt(s) fill several blocks in a row, taken as groups of their own"
-    if rest := int(runs[-1] % found):
-        reason += f"; the last holds {rest}: the log was cut there"
-    return Blocks(np.cumsum(first) - 1, found, reason)
+    group = np.cumsum(first) - 1
+    if runs[-1] % found:
+        reason += f"; 1 of {group[-1] + 1} groups hold fewer than {found} rows: the log was cut in the last"
+    return Blocks(group, found, reason)
 
 
 def _cut(runs: np.ndarray, size: int | None) -> bool:

@@ -104,7 +104,7 @@ def rebuild(prompts: np.ndarray, steps: np.ndarray, how: Grouping, size: int | N
     if size is not None and not 2 <= size <= LARGEST:
         return Groups(None, 0, (f"the declared group size {size} is none: it must be 2 to {LARGEST}",))
     if how == "blocks":
-        blocks = contiguous_blocks(prompts, np.unique(steps, return_inverse=True)[1], size)
+        blocks = contiguous_blocks(prompts, np.unique(steps, return_inverse=True)[1], size, may_be_cut=True)
         if (
             blocks.group is not None
             and blocks.size <= LARGEST

@@ -49,13 +49,18 @@ def test_no_rows_have_no_groups() -> None:
 @pytest.mark.parametrize("problems", [[0, 1, 2, 3], [0, 1, 0, 3], [0, 0, 1, 3], [0, 1, 2, 2]])
 def test_a_log_that_was_cut_ends_with_a_shorter_group(problems, declared) -> None:
     prompts = np.repeat(problems, [8, 8, 8, 1])
-    blocks = contiguous_blocks(prompts, np.zeros(25, dtype=int), declared)
+    blocks = contiguous_blocks(prompts, np.zeros(25, dtype=int), declared, may_be_cut=True)
     assert blocks.group is not None
     assert blocks.group.tolist() == np.repeat([0, 1, 2, 3], [8, 8, 8, 1]).tolist()
-    assert "the last holds 1: the log was cut there" in blocks.reason
+    assert "1 of 4 groups hold fewer than 8 rows: the log was cut in the last" in blocks.reason
 
 
 def test_only_the_very_last_run_may_be_shorter() -> None:
     for runs in ([8, 1, 8, 8], [8, 8, 4, 8, 1], [8, 3], [2, 3, 3]):
         prompts = np.repeat(np.arange(len(runs)), runs)
-        assert contiguous_blocks(prompts, np.zeros(len(prompts), dtype=int), 8).group is None
+        assert contiguous_blocks(prompts, np.zeros(len(prompts), dtype=int), 8, may_be_cut=True).group is None
+
+
+def test_where_a_log_cannot_be_cut_a_shorter_group_contradicts() -> None:
+    prompts = np.repeat([0, 1, 2], [8, 8, 1])
+    assert contiguous_blocks(prompts, np.zeros(17, dtype=int), 8).group is None
