@@ -8,6 +8,7 @@ write it as JSON where it was trained.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -40,7 +41,10 @@ TO_JSON = (
     "a = torch.load('training_args.bin', weights_only=False); "
     "pathlib.Path('training_args.json').write_text(a.to_json_string())\""
 )
-_PLAIN_NAMES = {"completions", "dump", "rollout", "rollout_data", "rollouts", "train", "val", "validation"}
+_PLAIN = re.compile(
+    r"(?:completions|dumps?|exp_\d+|logs?|rollouts?|rollout_data|train|val|validation|validation_data)", re.I
+)
+"""Names that a folder has in every run."""
 
 
 class _Found(NamedTuple):
@@ -215,9 +219,12 @@ def _with_options(manifest: Manifest, options: Mapping[str, str]) -> Manifest:
 
 
 def _run_id(path: Path) -> str:
-    """Name of the log; a name that every run's log has comes with the folder above it."""
-    name = name_of(path if path.is_dir() else path.parent) or "run"
-    if name.lower() in _PLAIN_NAMES:
-        above = path.absolute() if path.is_dir() else path.absolute().parent
-        return f"{above.parent.name}-{name}" if above.parent.name else name
-    return name
+    """Name of the log; names that every run's log has come with the folders above, up to one that tells."""
+    folder = path if path.is_dir() else path.parent
+    names: list[str] = []
+    for place in (folder.absolute(), *list(folder.absolute().parents)[:ABOVE]):
+        if name := name_of(place):
+            names.insert(0, name)
+        if not _PLAIN.fullmatch(name):
+            break
+    return "-".join(names) or "run"

@@ -148,5 +148,9 @@ IMPORTER = Importer(
     rows=rows,
     manifest=manifest,
     grouping="blocks",
+    holds=(
+        *("prompt", "response", "prompt_length", "length", "token_ids", "loss_mask", "reward"),
+        *("logp_sampler", "logp_old", "advantage", "token_advantage", "extra"),
+    ),
     cannot="no log-probs of the current policy or the reference, no finish reasons and no group ids",
 )

@@ -282,5 +282,6 @@ IMPORTER = Importer(
     units=units,
     rows=rows,
     manifest=manifest,
+    holds=("prompt", "response", "reward", "reward_components", "advantage", "generation_batch"),
     cannot="no token ids, masks, log-probs or finish reasons",
 )

@@ -167,5 +167,9 @@ IMPORTER = Importer(
     manifest=manifest,
     grouping="prompt",
     scalars=scalars,
+    holds=(
+        *("prompt", "response", "reward", "reward_components", "correct"),
+        *("trajectory_id", "turn", "extra"),
+    ),
     cannot="no token ids, masks, log-probs, advantages, lengths or finish reasons",
 )

@@ -210,5 +210,9 @@ IMPORTER = Importer(
     rows=rows,
     manifest=manifest,
     grouping="prompt",
+    holds=(
+        *("prompt", "prompt_length", "length", "token_ids", "loss_mask", "logp_sampler"),
+        *("reward", "sampler_version", "extra"),
+    ),
     cannot="no old or reference log-probs, no advantages and no finish reasons",
 )

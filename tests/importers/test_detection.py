@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from audit.importers import open_run
 from audit.importers.opening import LEAST, detect
 from audit.importers.registry import IMPORTERS
+from audit.schema import REQUIRED
 
 FIXTURES = Path(__file__).parent / "fixtures"
 SAMPLE = Path(__file__).parents[2] / "sample_logs" / "trl_completions"
@@ -75,3 +77,15 @@ def test_nothing_is_found_where_there_is_nothing(importer, tmp_path) -> None:
     paths = [tmp_path, tmp_path / "absent", *tmp_path.iterdir()]
     seen = [importer.detect(path) for path in paths if path.name != "empty.jsonl"]
     assert [each for each in seen if each is not None and each.confidence >= LEAST] == []
+
+
+@pytest.mark.parametrize("name", ["trl", "verl", "verl-skip", "nemo-rl"])
+def test_what_a_format_is_said_to_hold_is_what_its_logs_fill(name) -> None:
+    importer = next(each for each in IMPORTERS if each.name == name)
+    folder = folder_of(name)
+    places = [SAMPLE] if folder is None else [FOLDERS[folder], *FOLDERS[folder].rglob("*")]
+    logs = [path for path in places if (seen := detect(path, IMPORTERS)) is not None and seen[0] is importer]
+    filled = set().union(*(open_run(path).columns for path in logs))
+    assert filled - {*REQUIRED, "reward", "prompt_id", "group_id", "sample_index"} <= set(importer.holds)
+    unseen = {"trl": set(), "verl": set(), "verl-skip": {"prompt"}, "nemo-rl": {"token_advantage", "extra"}}
+    assert set(importer.holds) - filled == unseen[name]

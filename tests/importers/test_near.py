@@ -176,6 +176,7 @@ def test_values_of_another_kind_than_the_field_stay_out(tmp_path) -> None:
 
 def test_common_folder_names_come_with_the_folder_above(tmp_path) -> None:
     assert near(tmp_path / "exp1" / "rollouts").run_id == "exp1-rollouts"
+    assert near(tmp_path / "mine" / "logs" / "exp_001").run_id == "mine-logs-exp_001"
     assert near(tmp_path / "exp1").run_id == "exp1"
 
 
@@ -258,7 +259,7 @@ def test_a_run_json_above_the_log_has_to_be_one_of_this_framework(tmp_path) -> N
     log = tmp_path / "logs"
     put(tmp_path / "config.yaml", HYDRA)
     put(tmp_path / "run.json", json.dumps({"run_id": "other", "framework": {"name": "trl"}, "config": {}}))
-    assert (near(log).run_id, near(log).group_size) == ("logs", 8)
+    assert (near(log).run_id, near(log).group_size) == (f"{tmp_path.name}-logs", 8)
     put(tmp_path / "run.json", "not JSON")
     assert near(log).group_size == 8
     assert "run.json: is not JSON" in (near(log).notes or "")
