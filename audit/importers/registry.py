@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from audit.importers import generic, nemo_rl, trl, verl, verl_skip
+from audit.importers import generic, nemo_rl, slime, trl, verl, verl_skip
 from audit.importers.interface import Importer
 
 IMPORTERS: tuple[Importer, ...] = (
@@ -10,5 +10,6 @@ IMPORTERS: tuple[Importer, ...] = (
     verl.IMPORTER,
     verl_skip.IMPORTER,
     nemo_rl.IMPORTER,
+    slime.IMPORTER,
     generic.IMPORTER,
 )
