@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from audit.analyses.check import check
+from audit.analyses.summary import summarise
 from audit.importers import open_run
 from audit.importers.opening import LEAST, detect
 from audit.importers.registry import IMPORTERS
@@ -89,3 +91,23 @@ def test_what_a_format_is_said_to_hold_is_what_its_logs_fill(name) -> None:
     assert filled - {*REQUIRED, "reward", "prompt_id", "group_id", "sample_index"} <= set(importer.holds)
     unseen = {"trl": set(), "verl": set(), "verl-skip": {"prompt"}, "nemo-rl": {"token_advantage", "extra"}}
     assert set(importer.holds) - filled == unseen[name]
+
+
+def first_log(name: str) -> Path:
+    folder = folder_of(name)
+    places = [SAMPLE] if folder is None else [FOLDERS[folder], *sorted(FOLDERS[folder].rglob("*"))]
+    return next(
+        path for path in places if (seen := detect(path, IMPORTERS)) is not None and seen[0].name == name
+    )
+
+
+@pytest.mark.parametrize("name", [each.name for each in IMPORTERS if each.name not in ANY])
+def test_summary_and_check_open_every_format_without_flags(name) -> None:
+    run = open_run(first_log(name))
+    summary = summarise(run)
+    assert summary.source.format == name
+    assert summary.responses == run.num_rows > 0
+    assert summary.tier >= 1
+    assert summary.skipped
+    assert any(name in note for note in summary.notes)
+    assert check(run).tier == summary.tier

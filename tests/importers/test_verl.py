@@ -147,6 +147,13 @@ def test_a_prompt_drawn_twice_in_mixed_order_is_left_out_not_merged(tmp_path) ->
     assert run.rejected[reason] == 8
 
 
+def test_partial_groups_are_groups_and_are_said_to_be_partial(tmp_path) -> None:
+    lines = [line(f"p{i // 4}", i % 2) for i in range(12)][:-1]
+    run = open_run(dump(tmp_path / "rollouts", lines))
+    assert sizes(run) == [3, 4, 4]
+    assert any("1 of 3 groups hold fewer than 4 rows" in note for note in run.notes)
+
+
 def test_the_last_file_may_be_half_written(tmp_path) -> None:
     folder = dump(tmp_path / "rollouts", [line("p", 1), line("p", 0)], [line("p", 1, 2), line("p", 0, 2)])
     last = folder / "2.jsonl"
