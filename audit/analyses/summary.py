@@ -98,7 +98,7 @@ def summarise(run: Run) -> Summary:
         objective=objective,
         source=Source(
             format=run.format,
-            files=len(run.files),
+            files=len(run.files) if run.log_files is None else run.log_files,
             rows_read=rows.num_rows,
             rows_rejected=sum(run.rejected.values()),
             files_skipped=[f"{skip.path}: {skip.reason}" for skip in run.skipped],

@@ -133,6 +133,7 @@ def opened(place: Path, source: Source, importer: Importer, report: Report, told
         run_id=source.manifest.run_id,
         manifest=with_options(source.manifest, source.options),
         format=importer.name,
+        log_files=report.files,
         rejected=report.rejected(),
         notes=(*report.notes(), *lost, *(told.notes if told else ())),
         skipped=(*run.skipped, *report.skipped(source.path)),

@@ -58,6 +58,11 @@ class Report(msgspec.Struct, frozen=True):
         """Records of all units."""
         return sum(entry.made.read for entry in self.units.values())
 
+    @property
+    def files(self) -> int:
+        """Files that were read."""
+        return sum(len(e.prints) - len(e.made.skipped) for e in self.units.values() if not e.failed)
+
     def rejected(self) -> dict[str, int]:
         """Reason → records of all units."""
         total: dict[str, int] = {}

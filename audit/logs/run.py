@@ -55,6 +55,9 @@ class Run:
     home: Path | None = field(default=None, repr=False)
     """Run directory that the rows are read from, where ``path`` is a foreign log that was imported."""
 
+    log_files: int | None = None
+    """Files of that foreign log that were read; None for a native log, whose files are ``files``."""
+
     @property
     def place(self) -> Path:
         """Where the files of the run are: its own path, or that of its import."""

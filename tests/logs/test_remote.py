@@ -128,11 +128,11 @@ def test_one_file_a_foreign_log_and_a_whole_bucket(store, two):
     address, system = store
     put(system, two / "a", address)
     sample = Path(__file__).parents[2] / "sample_logs" / "trl_completions"
-    put(system, sample, f"{address}/trl_completions")
+    put(system, sample, f"{address}/other/trl_completions")
     (file,) = open_run(address).files
     assert open_run(str(file.path)).num_rows == open_run(address).num_rows == 36
     assert open_run(address).run_id == "a"
-    assert as_json(summarise_path(to_place(f"{address}/trl_completions/completions"))) == as_json(
+    assert as_json(summarise_path(to_place(f"{address}/other/trl_completions/completions"))) == as_json(
         summarise_path(sample / "completions")
     )
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from audit.errors import BadLog
 from audit.importers.interface import Scalar
 from audit.importers.scalars import metrics_jsonl, tensorboard, trackio, trainer_state, verl_file, wandb
+from audit.logs.places import is_remote
 
 FORMATS: tuple[ModuleType, ...] = (trainer_state, metrics_jsonl, verl_file, wandb, trackio, tensorboard)
 """Each has ``find(folder) -> files`` and ``read(files, notes) -> scalars``; the surest first."""
@@ -36,7 +37,12 @@ class Near(NamedTuple):
 
 
 def near(path: Path) -> Near | None:
-    """Find the files of scalars that belong to the log at ``path``; None where there are none."""
+    """Find the files of scalars that belong to the log at ``path``; None where there are none.
+
+    In object storage nothing is looked for: each look is a request, and some readers take local files alone.
+    """
+    if is_remote(path):
+        return None
     places = [path, path.parent] if path.is_dir() else [path.parent]
     for place in places:
         for each in FORMATS:
