@@ -69,6 +69,7 @@ def manifest_near(
     more: Sequence[str] = (),
     packages: Sequence[str] = (),
     also: Collection[str] = (),
+    above: int = ABOVE,
     run_id: str | None = None,
 ) -> Manifest:
     """Return what is known of the run of a log; what no file says stays absent.
@@ -90,6 +91,8 @@ def manifest_near(
         Distributions that carry the framework's version; default: its name.
     also : collection of str
         Other frameworks that write the same log, and that a run.json may name.
+    above : int
+        Folders above the log's own that are looked into.
 
     Raises
     ------
@@ -97,7 +100,7 @@ def manifest_near(
         There is a run.json in the log's folder that cannot be read.
     """
     folder = path if path.is_dir() else path.parent
-    places = [folder, *list(folder.absolute().parents)[:ABOVE]]
+    places = [folder, *list(folder.absolute().parents)[:above]]
     stated: list[str] = []
     names = {framework, *also}
     written = _written(places, names, stated)

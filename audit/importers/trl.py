@@ -154,16 +154,29 @@ def manifest(path: Path) -> Manifest:
     """Read the run.json or the training arguments in the output directory, as far as they are there."""
     folder = _files(path)[0].parent
     root = folder.parent if folder.name == "completions" else folder
-    return manifest_near(
-        folder,
-        "trl",
-        having("num_generations"),
-        options=_OPTIONS,
-        trainer="GRPOTrainer",
-        also=("unsloth", "liger"),
-        length_unit="characters",
-        run_id=name_of(root),
-    )
+    own = having("num_generations")
+
+    def names_it(config: dict[str, Any]) -> bool:
+        place = config.get("output_dir")
+        return own(config) and isinstance(place, str) and Path(place).name == root.name
+
+    def near(fits: Callable[[dict[str, Any]], bool], above: int) -> Manifest:
+        return manifest_near(
+            folder,
+            "trl",
+            fits,
+            options=_OPTIONS,
+            trainer="GRPOTrainer",
+            also=("unsloth", "liger"),
+            length_unit="characters",
+            above=above,
+            run_id=name_of(root),
+        )
+
+    # Above the output directory a config may be of another run: only one that names the directory counts.
+    inside = int(folder != root)
+    found = near(own, inside)
+    return found if found.config is not None or found.declared else near(names_it, inside + 1)
 
 
 def _rows(tables: list[pa.Table], source: Source) -> tuple[pa.Table, list[str]]:

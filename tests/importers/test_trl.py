@@ -295,3 +295,14 @@ def test_logged_scalars_of_the_newest_trainer_state_become_metrics(tmp_path) -> 
         {"step": 1, "name": "reward", "value": 0.5},
         {"step": 10, "name": "reward", "value": 1.0},
     ]
+
+
+def test_a_config_above_the_output_directory_has_to_name_it(tmp_path) -> None:
+    save(tmp_path / "mine" / "completions", completions(ALIVE))
+    arguments = {"num_generations": 4, "output_dir": "out/other"}
+    (tmp_path / "args.json").write_text(json.dumps(arguments))
+    assert open_run(tmp_path / "mine").manifest.config is None
+    (tmp_path / "args.json").write_text(json.dumps({**arguments, "output_dir": "out/mine/"}))
+    assert open_run(tmp_path / "mine").manifest.group_size == 4
+    (tmp_path / "mine" / "args.json").write_text(json.dumps(arguments))
+    assert open_run(tmp_path / "mine").manifest.config == arguments
