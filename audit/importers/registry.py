@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
-from audit.importers import generic, nemo_rl, slime, trl, verl, verl_skip
+from audit.importers import (
+    generic,
+    nemo_rl,
+    open_instruct,
+    open_instruct_traces,
+    prime_hosted,
+    prime_rl,
+    prime_rl_rollouts,
+    slime,
+    trl,
+    verifiers,
+    verifiers_results,
+    verl,
+    verl_skip,
+)
 from audit.importers.interface import Importer
 
 IMPORTERS: tuple[Importer, ...] = (
@@ -11,5 +25,12 @@ IMPORTERS: tuple[Importer, ...] = (
     verl_skip.IMPORTER,
     nemo_rl.IMPORTER,
     slime.IMPORTER,
+    open_instruct.IMPORTER,
+    open_instruct_traces.IMPORTER,
+    prime_rl.IMPORTER,
+    prime_rl_rollouts.IMPORTER,
+    prime_hosted.IMPORTER,
+    verifiers.IMPORTER,
+    verifiers_results.IMPORTER,
     generic.IMPORTER,
 )
