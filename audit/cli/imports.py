@@ -78,10 +78,11 @@ def import_log(
         asked = _merged(
             said, format_name=format_name, columns=column or [], group_size=group_size, grouping=grouping
         )
-        found = choose(path, IMPORTERS, asked.format)
+        options = asked.options()
+        found = choose(path, IMPORTERS, asked.format, asked.columns)
         if found is None:
             raise AuditError(_unknown(path))
-        result = import_into(path, dest, found[0], asked.options())
+        result = import_into(path, dest, found[0], options)
     if as_json:
         emit_json(result)
         return

@@ -35,8 +35,9 @@ def _open(path: Path, listing: bool) -> Run | None:
     from audit.importers.registry import IMPORTERS
 
     mapping = mapping_near(path) or Mapping()
-    found = choose(path, IMPORTERS, mapping.format)
-    return None if found is None else open_foreign(path, found[0], mapping.options(), listing=listing)
+    options = mapping.options()
+    found = choose(path, IMPORTERS, mapping.format, mapping.columns)
+    return None if found is None else open_foreign(path, found[0], options, listing=listing)
 
 
 FOREIGN_OPENERS[:] = [_open]

@@ -142,5 +142,7 @@ class Importer:
     scalars: Callable[[Path], Iterator[Scalar]] = no_scalars
     cannot: str = ""
     """What such a log does not hold, in a sentence."""
+    takes: frozenset[str] = frozenset()
+    """Columns whose name in the log somebody may say (``Options.columns``); other formats name their own."""
     holds: tuple[str, ...] = ()
     """Columns of the schema that such a log can fill, beyond step, prompt_id, group_id and sample_index."""

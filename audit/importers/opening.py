@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import lru_cache
@@ -24,6 +24,7 @@ from audit.logs.catalogue import open_native
 from audit.logs.manifest import Manifest
 from audit.logs.run import Run
 
+GENERIC = "generic"
 LEAST = 0.3
 """Confidence below which a path is no foreign log; heuristic."""
 AT_ONCE = 256 * 2**20
@@ -52,25 +53,34 @@ def named(name: str, importers: tuple[Importer, ...]) -> Importer:
 
 
 def choose(
-    path: Path, importers: tuple[Importer, ...], said: str | None = None
+    path: Path, importers: tuple[Importer, ...], said: str | None = None, columns: Collection[str] = ()
 ) -> tuple[Importer, Detection] | None:
     """Return the importer of the format that somebody said, else the surest; None where none is.
+
+    Where somebody said what columns are called, a format that names its own is not taken: generic is.
 
     Raises
     ------
     UnknownName
         There is no such format.
     BadLog
-        The path is no log of the format that was said.
+        The path is no log of the format that was said, or that format names its own columns.
     """
     if said is None:
-        return detect(path, importers)
+        found = detect(path, importers)
+        if found is None or found[0].takes.issuperset(columns):
+            return found
+        said = GENERIC
     importer = named(said, importers)
     seen = importer.detect(path)
     if seen is None:
         other = detect(path, importers)
         looks = f"; it looks like {other[0].name}: {other[1].reason}" if other else ""
         msg = f"{path}: is no {said} log ({importer.title}){looks}."
+        raise BadLog(msg)
+    if not importer.takes.issuperset(columns):
+        named_here = ", ".join(sorted(set(columns) - importer.takes))
+        msg = f"a {said} log names its own columns: leave {named_here} out, or say format {GENERIC}."
         raise BadLog(msg)
     return importer, seen
 

@@ -200,6 +200,7 @@ IMPORTER = Importer(
     title="slime and miles: --dump-details (rollout_data/*.pt, train_data/*.pt)",
     detect=detect,
     units=units,
+    takes=frozenset({"reward"}),
     rows=rows,
     manifest=manifest,
     grouping="blocks",

@@ -87,6 +87,7 @@ def test_a_mapping_beside_the_log_serves_every_command(rlaudit, log) -> None:
         (("log.jsonl", "run", "--column", "reward=grede"), "Did you mean 'grade'"),
         (("log.jsonl", "run", "--format", "generik"), "Did you mean 'generic'"),
         (("log.jsonl", "run", "--format", "trl"), "is no trl log"),
+        (("log.jsonl", "run", "--format", "trl", "--column", "reward=grade"), "is no trl log"),
         (("log.jsonl", "run", "--grouping", "block"), "Did you mean 'blocks'"),
         (("log.jsonl", "run", "--mapping", "none.toml"), "No such file"),
         (("log.jsonl", "."), "logs are never changed"),

@@ -128,6 +128,7 @@ def test_a_mapping_reaches_into_objects_and_sets_the_group_size(tmp_path) -> Non
         ("grouping = 'random'", BadLog, "grouping"),
         ("format = 'trll'", UnknownName, "Did you mean 'trl'"),
         ("format = 'trl'", BadLog, "is no trl log"),
+        ("format = 'verl'\n[columns]\nreward = 'score'", BadLog, "verl"),
         ("[columns]\nrewrd = 'score'", UnknownName, "Did you mean 'reward'"),
         ("[columns]\nreward = 'scoer'", BadLog, "Did you mean 'score'"),
     ],
@@ -308,3 +309,21 @@ def test_directories_named_like_files(tmp_path) -> None:
     (tmp_path / "a.jsonl").mkdir()
     with pytest.raises(BadLog):
         open_run(tmp_path / "a.jsonl")
+
+
+def test_columns_that_were_said_are_taken_before_any_format(tmp_path) -> None:
+    rows = [{"input": "p", "output": "a", "score": 0.0, "step": 1, "true_reward": float(i)} for i in range(4)]
+    path = as_file(tmp_path / "1.jsonl", rows)
+    assert open_run(path).format == "verl"
+    (tmp_path / "rlaudit.toml").write_text('[columns]\nreward = "true_reward"\n')
+    assert open_run(path).format == "generic"
+    assert [r for (r,) in values(path, "reward")] == [0.0, 1.0, 2.0, 3.0]
+    (tmp_path / "rlaudit.toml").write_text('format = "verl"\n[columns]\nreward = "true_reward"\n')
+    with pytest.raises(BadLog, match="a verl log names its own columns"):
+        open_run(path)
+
+
+def test_several_files_of_a_folder_are_said_to_be_one_run(tmp_path) -> None:
+    for name in "ab":
+        as_file(tmp_path / f"{name}.jsonl", ROWS)
+    assert any("2 files are taken as parts of one run" in note for note in open_run(tmp_path).notes)

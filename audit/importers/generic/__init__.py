@@ -12,7 +12,7 @@ import msgspec
 import pyarrow as pa
 
 from audit.errors import BadLog, closest
-from audit.importers.generic.columns import Plan, missing, plan_of, unknown
+from audit.importers.generic.columns import TARGETS, Plan, missing, plan_of, unknown
 from audit.importers.generic.files import kind_of, records_of
 from audit.importers.generic.values import numbered, rows_of
 from audit.importers.interface import Book, Detection, Importer, Row, Source, Unit
@@ -73,6 +73,10 @@ def rows(unit: Unit, source: Source, book: Book) -> Iterator[Row]:
         They name no prompt or no reward, or a declared column is in none of them.
     """
     repeats = Repeats()
+    if len(unit.files) > 1:
+        book.note(
+            f"{len(unit.files)} files are taken as parts of one run; a file is opened alone by its own path"
+        )
     for file in unit.files:
         step = _step_of(file) if len(unit.files) == 1 and source.path.is_dir() else None
         yield from numbered(_rows(file, source, book, repeats), book, step)
@@ -204,5 +208,5 @@ IMPORTER = Importer(
     rows=rows,
     manifest=manifest,
     grouping="blocks",
-    cannot="",
+    takes=frozenset(TARGETS),
 )
