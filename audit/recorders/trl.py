@@ -21,10 +21,10 @@ from audit.errors import AuditError, BadLog
 from audit.logs import RolloutWriter
 from audit.recorders.metrics import MetricsWriter
 from audit.recorders.trl_manifest import manifest_of
-from audit.recorders.trl_rollouts import INDEX, Generation, rows_of
+from audit.recorders.trl_rollouts import INDEX, Generation
+from audit.recorders.trl_rows import MicroBatch, rows_of
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     import torch
 
 _WRAPPED = (
@@ -33,6 +33,8 @@ _WRAPPED = (
     "_get_per_token_logps_and_entropies",
     "_compute_loss",
 )
+_MOST_PLACES = 2_000_000
+"""Tokens and padding of finished updates that wait to be made rows: many small updates cost less at once."""
 
 
 def record(
@@ -86,6 +88,12 @@ def record(
     return Recorder(trainer, directory, run_id or directory.name, flush_steps)
 
 
+Call = Callable[[], Any]
+"""The call of the trainer, with its own arguments."""
+Given = Callable[[], dict[str, Any]]
+"""The arguments of that call, by name."""
+
+
 class Recorder:
     """Handle on an attached recorder; made by :func:`record`, usable as a context manager."""
 
@@ -105,7 +113,8 @@ class Recorder:
         self._first_micro_batch = rank * trainer.args.gradient_accumulation_steps
         self._flush_steps = flush_steps
         self._flushed = trainer.state.global_step
-        self._pending: list[pa.Table] = []
+        self._pending: list[MicroBatch] = []
+        self._finished: list[MicroBatch] = []
         self._generations = 0
         self._generation: Generation | None = None
         self._scored: dict[str, Any] | None = None
@@ -118,6 +127,7 @@ class Recorder:
 
     def flush(self) -> None:
         """Write everything recorded so far."""
+        self._make_rows()
         self._writer.flush()
         if self._main:
             self._metrics.flush()
@@ -126,7 +136,9 @@ class Recorder:
         """Flush and detach: the trainer is as it was before :func:`record`."""
         self._detach()
         self._guard(self.flush)
-        # What was accepted before a failure is still good.
+        # What was taken before a failure is still good.
+        with contextlib.suppress(Exception):
+            self._make_rows()
         with contextlib.suppress(Exception):
             self._writer.close()
 
@@ -153,9 +165,10 @@ class Recorder:
             "_compute_loss": self._on_loss,
         }
         wrapper = wrappers[name]
+        bind = inspect.signature(original).bind
 
         def wrapped(*args: Any, **kwargs: Any) -> Any:
-            return wrapper(original, *args, **kwargs)
+            return wrapper(lambda: original(*args, **kwargs), lambda: bind(*args, **kwargs).arguments)
 
         return wrapped
 
@@ -171,27 +184,33 @@ class Recorder:
             message = f"rlaudit stopped recording, training goes on: {type(error).__name__}: {error}"
             warnings.warn(message, RuntimeWarning, stacklevel=3)
 
-    def _on_rewards(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        rewards = original(*args, **kwargs)
+    def _on_rewards(self, call: Call, given: Given) -> Any:
+        rewards = call()
         if self._scored is not None:
-            self._guard(self._keep_rewards, self._scored, _named(original, args, kwargs), rewards)
+            self._guard(self._keep_rewards, self._scored, given, rewards)
         return rewards
 
-    def _keep_rewards(self, scored: dict[str, Any], given: dict[str, Any], rewards: Any) -> None:
-        scored.update(prompts=given["prompts"], token_ids=given["completion_ids_list"], rewards=rewards)
+    def _keep_rewards(self, scored: dict[str, Any], given: Given, rewards: Any) -> None:
+        named = given()
+        scored.update(
+            prompts=named["prompts"],
+            completions=named["completions"],
+            token_ids=named["completion_ids_list"],
+            rewards=rewards,
+        )
 
-    def _on_forward(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        output = original(*args, **kwargs)
+    def _on_forward(self, call: Call, _: Given) -> Any:
+        output = call()
         if self._forwards is not None:
             self._forwards.append((output[0].detach(), None if output[1] is None else output[1].detach()))
         return output
 
-    def _on_generation(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def _on_generation(self, call: Call, _: Given) -> Any:
         if not self._trainer.model.training:
-            return original(*args, **kwargs)
+            return call()
         self._scored, self._forwards = {}, []
         try:
-            output = original(*args, **kwargs)
+            output = call()
             self._guard(self._keep_generation, output, self._scored, self._forwards)
         finally:
             self._scored = self._forwards = None
@@ -208,49 +227,52 @@ class Recorder:
         )
         self._generations += 1
 
-    def _on_loss(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def _on_loss(self, call: Call, given: Given) -> Any:
         if not self._trainer.model.training:
-            return original(*args, **kwargs)
+            return call()
         self._forwards = []
         try:
-            loss = original(*args, **kwargs)
-            self._guard(self._keep_micro_batch, _named(original, args, kwargs)["inputs"], self._forwards)
+            loss = call()
+            self._guard(self._keep_micro_batch, given, self._forwards)
         finally:
             self._forwards = None
         return loss
 
-    def _keep_micro_batch(self, inputs: dict[str, Any], forwards: list[Any]) -> None:
+    def _keep_micro_batch(self, given: Given, forwards: list[Any]) -> None:
+        inputs = given()["inputs"]
         if self._generation is None or INDEX not in inputs:
             return  # generated before the recorder was attached
         logps, entropies = forwards[0]
-        rows = rows_of(
+        part = MicroBatch.of(
             self._generation,
             inputs,
             logps=logps,
             entropies=entropies,
             update=self._trainer.state.global_step + 1,
-            micro_batch=self._first_micro_batch + len(self._pending),
+            place=self._first_micro_batch + len(self._pending),
         )
-        self._pending.append(rows)
+        self._pending.append(part)
 
     def _finish_update(self, step: int) -> None:
-        """Hand over the micro-batches of an update once the optimiser has taken it."""
-        for rows in self._pending:
-            self._writer.write(rows)
+        """Take the micro-batches of an update once the optimiser has."""
+        self._finished += [part.on_cpu() for part in self._pending]
         self._pending.clear()
         batches_until_new = self._trainer.args.steps_per_generation * self._trainer.num_iterations
         if step - self._flushed >= self._flush_steps and self._trainer._step % batches_until_new == 0:
             self._flushed = step
             self.flush()
+        elif sum(part.places for part in self._finished) >= _MOST_PLACES:
+            self._make_rows()
+
+    def _make_rows(self) -> None:
+        """Hand all finished updates to the writer."""
+        parts, self._finished = self._finished, []
+        if parts:
+            self._writer.write(rows_of(parts))
 
     def _keep_metrics(self, step: int, logs: dict[str, Any]) -> None:
         if self._main:
             self._metrics.add(step, logs)
-
-
-def _named(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a call by the names that ``function`` gives them."""
-    return inspect.signature(function).bind(*args, **kwargs).arguments
 
 
 def _callback(recorder: Recorder) -> Any:

@@ -307,7 +307,10 @@ def test_a_failing_recorder_does_not_stop_training(
     start: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trainer = tiny.build_trainer(start, tmp_path / "output", max_steps=4)
-    with warnings.catch_warnings(record=True) as caught, record(trainer, tmp_path / "run") as recorder:
+    with (
+        warnings.catch_warnings(record=True) as caught,
+        record(trainer, tmp_path / "run", flush_steps=1) as recorder,
+    ):
         warnings.simplefilter("always")
         write = recorder._writer.write
 
