@@ -13,7 +13,15 @@ from bench.page import machine
 from bench.sizes import FOLDER, ROOT
 
 PAGE = ROOT / "docs" / "explain-benchmark.md"
+HELD_OUT = ROOT / "docs" / "explain-held-out.md"
 KEPT = FOLDER / "explain.json"
+HELD_OUT_HEAD = """# `rlaudit explain` on causes that it was not improved on
+
+Written by `python -m bench.explain --held-out`. The cases of [the benchmark](explain-benchmark.md) guided the
+work on `explain`, so that they say how well it does what it was made for. These came afterwards: other sizes
+of the causes, another language (12 prompts, 3 letters, groups of 6), DAPO and RLOO in place of GRPO, other
+seeds; and edits of other sizes in the TRL runs. Declared, blind and right mean what they mean there.
+"""
 HEAD = """# How often `rlaudit explain` names the right cause
 
 Written by `make bench-explain`. Every pair of runs has one injected cause, or none. A and B never share a
@@ -32,10 +40,10 @@ seed, so that a pair also differs as two runs of one configuration do.
 """
 
 
-def markdown(found: Sequence[Judgement]) -> str:
+def markdown(found: Sequence[Judgement], head: str = HEAD) -> str:
     """The page."""
     parts = [
-        HEAD,
+        head,
         f"Measured {dt.date.today().isoformat()}, {machine()}.\n",
         tables.summary(found).markdown(),
     ]
@@ -62,4 +70,11 @@ def write(found: Sequence[Judgement]) -> str:
     """Write the page and return it."""
     text = markdown(found)
     PAGE.write_text(text, encoding="utf-8")
+    return text
+
+
+def write_held_out(found: Sequence[Judgement]) -> str:
+    """Write the page of the held-out cases and return it."""
+    text = markdown(found, HELD_OUT_HEAD)
+    HELD_OUT.write_text(text, encoding="utf-8")
     return text
