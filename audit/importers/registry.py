@@ -10,6 +10,8 @@ from audit.importers import (
     prime_hosted,
     prime_rl,
     prime_rl_rollouts,
+    skyrl,
+    skyrl_evals,
     slime,
     trl,
     verifiers,
@@ -32,5 +34,7 @@ IMPORTERS: tuple[Importer, ...] = (
     prime_hosted.IMPORTER,
     verifiers.IMPORTER,
     verifiers_results.IMPORTER,
+    skyrl.IMPORTER,
+    skyrl_evals.IMPORTER,
     generic.IMPORTER,
 )
