@@ -107,27 +107,10 @@ def change_objective(objective: Objective, changes: list[str] | None) -> Objecti
     BadObjective
         A change is not of that form, or names no field, or its value does not fit.
     """
+    from audit.objectives.changes import changed
     from audit.objectives.objective import from_dict
 
-    fields = objective.to_dict()
-    for change in changes or []:
-        path, equals, text = change.partition("=")
-        if not equals:
-            msg = f"--set {change}: expected FIELD=VALUE, as in scale.ddof=1."
-            raise BadObjective(msg)
-        try:
-            value = json.loads(text)
-        except (ValueError, RecursionError):
-            value = text
-        *parents, leaf = path.strip().split(".")
-        inner = fields
-        for parent in parents:
-            if not isinstance(inner.get(parent), dict):
-                inner[parent] = {}
-            inner = inner[parent]
-        if value == "none" and isinstance(inner.get(leaf), (dict, type(None))):
-            value = None
-        inner[leaf] = value
+    fields = changed(objective.to_dict(), changes or [])
     return from_dict(fields, where=f"--set {' '.join(changes)}" if changes else "objective")
 
 

@@ -189,7 +189,7 @@ class RunRows:
             loss_tokens=facts["loss_tokens"] if facts is not None else size,
             group=self.sample,
             update=self.update,
-            generation_batch=self._generation_batch,
+            generation_batch=self.generation_batch,
             micro_batch=self._micro_batch,
             greedy=self.greedy if self.greedy.any() else None,
             truncated=self.truncated,
@@ -206,7 +206,8 @@ class RunRows:
         return self.logged_advantage
 
     @cached_property
-    def _generation_batch(self) -> np.ndarray:
+    def generation_batch(self) -> np.ndarray:
+        """Dense code of what was sampled together, int64, shape (R,): the update where it was not logged."""
         return dense(_codes_or(self.table["generation_batch"], self.update), self.epoch)
 
     @cached_property
