@@ -21,6 +21,7 @@ from audit.cli import (
     objectives,
     policies,
     single,
+    sql,
     testbed,
     weights,
 )
@@ -43,6 +44,7 @@ for group in (
     single,
     breakdown,
     policies,
+    sql,
     weights,
     objectives,
     imports,

@@ -27,6 +27,7 @@ from audit.analyses.zero_groups import GroupBreakdown
 from audit.facts.facts_report import FactsReport
 from audit.facts.store.inventory import CacheReport
 from audit.importers.into import Imported
+from audit.logs.sql_result import QueryResult
 from audit.report.as_json import as_json
 
 CONTRACTS: dict[str, Any] = {
@@ -45,6 +46,7 @@ CONTRACTS: dict[str, Any] = {
     "facts": FactsReport,
     "cache": CacheReport,
     "import": Imported,
+    "sql": QueryResult,
 }
 """Verb → what it prints with ``--json``."""
 

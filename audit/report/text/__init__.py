@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from audit.report.text.mismatch import show_mismatch
     from audit.report.text.prompts import show_prompts
     from audit.report.text.rewards import show_rewards
+    from audit.report.text.sql import show_sql
     from audit.report.text.staleness import show_staleness
     from audit.report.text.summary import show_summary
 
@@ -37,6 +38,7 @@ __all__ = [
     "show_mismatch",
     "show_prompts",
     "show_rewards",
+    "show_sql",
     "show_staleness",
     "show_summary",
 ]
