@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -13,7 +12,7 @@ from audit.importers.values import OddValue, integer, number
 def logged(
     step: Any, entry: Mapping[str, Any], *, skip: frozenset[str] = frozenset({"step"})
 ) -> Iterator[Scalar]:
-    """Yield the numbers of one entry under the trainer's own names; NaN, text and lists are left out."""
+    """Yield the numbers of one entry under the trainer's own names; text and lists are left out."""
     try:
         at = integer(step, "step")
     except OddValue:
@@ -27,5 +26,5 @@ def logged(
             found = number(value, name)
         except (OddValue, OverflowError):
             continue
-        if found is not None and not math.isnan(found):
+        if found is not None:
             yield Scalar(at, str(name), found)

@@ -69,7 +69,10 @@ def read_metrics(run: Run) -> Metrics:
 
 
 def _columns(table: pa.Table) -> list[np.ndarray]:
-    """name, step, update, micro_batch, value; rows without a name or a value are no measurement."""
+    """name, step, update, micro_batch, value; rows without a name or a value are no measurement.
+
+    A value that is NaN was measured: null alone means that nothing was logged.
+    """
     rows = table.num_rows
     found = {}
     for name, kind in _TYPES.items():
@@ -80,5 +83,5 @@ def _columns(table: pa.Table) -> list[np.ndarray]:
         else:
             found[name] = np.full(rows, np.nan)
     names = np.array(table["name"].cast(pa.string()).to_pylist(), dtype=object)
-    use = np.array([name is not None for name in names], dtype=bool) & ~np.isnan(found["value"])
+    use = np.array([name is not None for name in names], dtype=bool) & to_numpy(table["value"].is_valid())
     return [column[use] for column in (names, *(found[name] for name in _TYPES))]

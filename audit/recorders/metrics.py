@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -37,9 +36,9 @@ class MetricsWriter:
         self._files = 0
 
     def add(self, step: int, scalars: Mapping[str, Any]) -> None:
-        """Keep the numbers among ``scalars``, as logged at ``step``; other values are left out."""
+        """Keep the numbers among ``scalars``, NaN too, as logged at ``step``; other values are left out."""
         for name, value in scalars.items():
-            if type(value) in (int, float) and not math.isnan(value):
+            if type(value) in (int, float):
                 self._rows.append((step, step, None, name, float(value)))
 
     def flush(self) -> None:

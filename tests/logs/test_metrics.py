@@ -42,17 +42,18 @@ def test_files_of_other_writers_are_read(run) -> None:
     second = {
         "step": [3.0, 4.0],
         "update": [7, None],
-        "name": pa.array(["loss", None]),
-        "value": [math.nan, 1.0],
+        "name": pa.array(["loss", "kl"]),
+        "value": pa.array([math.nan, None]),
     }
     put(run, "b.parquet", pa.table(second))
     put(run, "c.parquet", pa.table({"step": [5], "update": [9], "name": ["loss"], "value": [math.inf]}))
     found = read_metrics(run)
-    assert found.name.tolist() == ["loss", "kl", "loss"]
-    np.testing.assert_equal(found.step, [1.0, 2.0, 5.0])
-    np.testing.assert_equal(found.update, [np.nan, np.nan, 9.0])
-    np.testing.assert_equal(found.micro_batch, [np.nan] * 3)
-    np.testing.assert_equal(found.value, [1.0, 2.0, np.inf])
+    # A loss that is NaN was logged; a null was not.
+    assert found.name.tolist() == ["loss", "kl", "loss", "loss"]
+    np.testing.assert_equal(found.step, [1.0, 2.0, 3.0, 5.0])
+    np.testing.assert_equal(found.update, [np.nan, np.nan, 7.0, 9.0])
+    np.testing.assert_equal(found.micro_batch, [np.nan] * 4)
+    np.testing.assert_equal(found.value, [1.0, 2.0, np.nan, np.inf])
 
 
 def test_what_cannot_be_read_is_said_and_the_rest_is_read(run) -> None:

@@ -204,12 +204,18 @@ def test_rows_that_are_shorter_than_the_trainer_says(tmp_path) -> None:
     assert "29% shorter than completions/mean_length says" in found.summary
 
 
-def test_a_learning_rate_that_stays_zero(tmp_path) -> None:
+@pytest.mark.parametrize("name", ["actor/lr", "learning_rate", "train/learning_rate"])
+def test_a_learning_rate_that_stays_zero(tmp_path, name) -> None:
     run = write(tmp_path / "run", healthy())
-    write_metrics(run.path, [(s, "actor/lr", 0.0) for s in range(1, 13)])
+    write_metrics(run.path, [(s, name, 0.0) for s in range(1, 13)])
     found = named(check(run), "optimiser.rate-zero")
     assert found.severity == "error"
-    assert "actor/lr is 0 at 12 of 12 logged steps" in found.summary
+    assert f"{name} is 0 at 12 of 12 logged steps" in found.summary
+
+
+def test_a_learning_rate_of_zero_in_the_config(tmp_path) -> None:
+    run = write(tmp_path / "run", healthy(), config={"learning_rate": 0.0})
+    assert "optimiser.rate-zero" in ids(check(run))
 
 
 def test_a_warm_up_from_zero_is_no_defect(tmp_path) -> None:
