@@ -9,7 +9,7 @@ import msgspec
 from audit.errors import AuditError, BadManifest
 from audit.logs import Run
 from audit.objectives.catalogue import CATALOGUE, named
-from audit.objectives.dialects import from_framework
+from audit.objectives.dialects import DIALECTS, from_framework
 from audit.objectives.objective import PARTS, Objective, differing_parts, from_dict
 
 
@@ -35,7 +35,11 @@ def declared_objective(run: Run) -> DeclaredObjective | None:
             return DeclaredObjective(read_objective(manifest.objective), "run.json: objective")
         if manifest.framework is not None and manifest.framework.name and manifest.config is not None:
             framework = manifest.framework
-            if framework.version is None:
+            known = framework.name.lower() in DIALECTS
+            if not known and not manifest.declared:
+                # A config that lies beside the log declares nothing where nobody reads it.
+                return None
+            if framework.version is None and known:
                 msg = (
                     f"framework.version is missing; defaults of {framework.name} changed between versions. "
                     f'{{"framework": {{"name": "{framework.name}", "version": "…"}}}} in run.json is enough.'
@@ -43,7 +47,7 @@ def declared_objective(run: Run) -> DeclaredObjective | None:
                 raise BadManifest(msg)
             dialect = from_framework(
                 framework.name,
-                framework.version,
+                framework.version or "",
                 manifest.config,
                 trainer=framework.trainer,
             )

@@ -122,7 +122,7 @@ def _say(file: Path, placed: tuple[int, str, str] | None, source: Source, book: 
         book.note("evaluation samples: no update was made from these rows")
     elif placed[2] == "all":
         book.note(
-            "every arrival, before its group was scored: some were never trained on, and none has an advantage"
+            "every arrival, before its group was scored: some were never trained on; none has an advantage"
         )
     elif not source.path.is_file() and (file.parent.parent / "all" / NAME).is_file():
         book.note(

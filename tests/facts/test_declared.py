@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+
+import msgspec
 import pytest
 from synthetic import rollouts, write
 
@@ -55,6 +58,14 @@ def test_a_framework_without_version_is_not_guessed(tmp_path) -> None:
     run = write(tmp_path / "run", rollouts(steps=1), framework={"name": "trl"}, config={"beta": 0.0})
     with pytest.raises(BadManifest, match="version is missing"):
         declared_objective(run)
+
+
+def test_a_config_that_no_dialect_reads_declares_nothing_unless_somebody_declared_it(tmp_path) -> None:
+    run = write(tmp_path / "run", rollouts(steps=1), framework={"name": "trrl"}, config={"beta": 0.0})
+    with pytest.raises(BadManifest, match=r"unknown framework 'trrl'. Did you mean .*'trl'"):
+        declared_objective(run)
+    beside = msgspec.structs.replace(run.manifest, declared=False)
+    assert declared_objective(dataclasses.replace(run, manifest=beside)) is None
 
 
 def test_framework_config_and_version_give_the_objective(tmp_path) -> None:
