@@ -33,5 +33,7 @@ PAGES: dict[str, list[Any]] = {
         _page("clipping", "Clipping", "content_cut", "What the trust region removed"),
         _page("kl", "KL", "social_distance", "Distance from reference and old policy"),
         _page("mismatch", "Mismatch", "compare_arrows", "Sampler against trainer"),
+        _page("tokens", "Tokens", "grid_on", "A response, token by token"),
+        _page("what_if", "What if", "tune", "One step under another objective"),
     ],
 }

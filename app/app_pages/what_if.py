@@ -1,0 +1,75 @@
+"""What if: one step of a run under another objective, next to what the run itself did."""
+
+from __future__ import annotations
+
+import json
+
+import streamlit as st
+from audit.app import cached_step, objective_form, parts
+from audit.app import context as ctx
+from audit.app.steps import pick_step
+
+from audit.objectives.catalogue import CATALOGUE, named
+from audit.report import format as fmt
+from audit.report.step_charts import TITLES, betas_chart, parts_chart
+from audit.report.step_words import headline, rows_of
+
+OWN = "the run's own"
+context = ctx.current()
+listed = ctx.one_run(context)
+ctx.title("What if", listed)
+own, why = cached_step.own(context.root, listed)
+
+at, begin, again = st.columns([2, 2, 1], vertical_alignment="bottom")
+with at:
+    step = pick_step(context, listed)
+with begin:
+    names = [*([OWN] if own is not None else []), *CATALOGUE]
+    first = 0 if own is not None else names.index("grpo")
+    start = st.selectbox(
+        "Start from",
+        names,
+        index=first,
+        key="from",
+        bind="query-params",
+        help="The objective that the fields below change.",
+    )
+again.button("Reset", on_click=objective_form.reset, icon=":material/restart_alt:", width="stretch")
+base = own if own is not None and start == OWN else named(start)
+if own is None:
+    st.info("The run's own objective is not known; the step is compared with the one you start from.")
+    st.text(fmt.visible(why))
+wanted = objective_form.ask(base)
+if wanted is None:
+    st.stop()
+
+before = own or base
+result = parts.or_stop(cached_step.one_step(context.root, listed, step, before, wanted))
+parts.verdict(headline(result))
+parts.table(rows_of(result), "side-by-side", height="content")
+measure = st.segmented_control(
+    "Measure",
+    ["share", "per_token"],
+    default="share",
+    required=True,
+    format_func={"share": "share of the gradient", "per_token": "weight of a token"}.__getitem__,
+    key="measure",
+    bind="query-params",
+    label_visibility="collapsed",
+)
+colour = context.colours[listed.name]
+for kinds in (("length", "difficulty"), ("sign", "beta")):
+    for column, kind in zip(st.columns(2), kinds, strict=True):
+        with column:
+            if kind == "beta":
+                parts.chart(lambda: betas_chart(result, colour), "Effective beta by success rate", "betas")
+            else:
+                alt = f"{measure} by {TITLES[kind]}, the run's own objective and the other one"
+                parts.chart(lambda k=kind: parts_chart(result, k, measure, colour), alt, f"by-{kind}")
+st.caption(
+    f"{fmt.count(result.responses)} responses, {fmt.count(result.tokens)} loss tokens. Intervals: 95 %, "
+    "resampling prompts; n counts responses. Gradient: sum of |policy weight|, the KL in the loss left out."
+)
+with st.expander("The objective as JSON, for --objective FILE", icon=":material/data_object:"):
+    st.code(json.dumps(result.b.objective | {"name": "what-if"}, indent=1), language="json", height=320)
+parts.doubts_and_skips(result.notes, result.skipped)
