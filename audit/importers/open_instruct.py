@@ -12,20 +12,20 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from audit.importers.finish import finish_reason
 from audit.importers.interface import Book, Detection, Importer, Row, Source, Unit
 from audit.importers.jsonl import first_record, is_jsonl, records
 from audit.importers.near import having, manifest_near
-from audit.importers.repeats import REPEATED
 from audit.importers.store import in_numeric_order
 from audit.importers.values import OddValue, integer, integers
+from audit.importers.writings import AGAIN, Writings
 from audit.logs.manifest import Manifest
 from audit.logs.new_rows import hash_prompt
 
 _NAME = re.compile(r"(?P<run>.+)_rollouts_\d{6}\.jsonl(?:\.gz)?")
 _KEYS = {"step", "prompt_idx", "prompt_tokens", "response_tokens", "reward"}
+_CONTENT = ("prompt_tokens", "response_tokens", "reward", "logprobs")
 _OWN = {*_KEYS, "advantage", "finish_reason", "logprobs"}
 OPTIONS = {
     "group_size": "num_samples_per_prompt_rollout",
@@ -62,14 +62,15 @@ def units(path: Path) -> list[Unit]:
 def rows(unit: Unit, source: Source, book: Book) -> Iterator[Row]:
     """Read the shards of one run."""
     several = not source.path.is_file() and len(units(source.path)) > 1
-    writings = _Writings()
+    writings = Writings()
     prompts: dict[str, set[int]] = defaultdict(set)
     tools = read = 0
     for file in unit.files:
         for record in records(file, book):
-            writing = writings.of(record)
+            held = [record.get(name) for name in _CONTENT]
+            writing = writings.of([record.get("step"), record.get("sample_idx", held[:2])], held)
             if writing is None:
-                book.reject(REPEATED)
+                book.reject(AGAIN)
                 continue
             try:
                 row = _row(record, writing, f"{unit.name}:" if several else "")
@@ -100,25 +101,6 @@ def rows(unit: Unit, source: Source, book: Book) -> Iterator[Row]:
 def manifest(path: Path) -> Manifest:
     """Read the run.json or the arguments (W&B keeps them) near the log."""
     return manifest_near(path, "open-instruct", fits, options=OPTIONS)
-
-
-class _Writings:
-    """Tells which writing of a sample a line is: a run that was restarted samples a step anew."""
-
-    def __init__(self) -> None:
-        self.anew = False
-        self._seen: dict[tuple[Any, Any], list[int]] = defaultdict(list)
-
-    def of(self, record: Row) -> int | None:
-        """Return 0, or how often the sample was written otherwise before; None where it was written so."""
-        held = [record.get(name) for name in ("prompt_tokens", "response_tokens", "reward", "logprobs")]
-        print_ = hash(repr(held))
-        seen = self._seen[repr(record.get("step")), repr(record.get("sample_idx", held[:2]))]
-        if print_ in seen:
-            return None
-        seen.append(print_)
-        self.anew |= len(seen) > 1
-        return len(seen) - 1
 
 
 def _files(path: Path) -> list[Path]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from audit.importers import (
+    areal,
     generic,
     nemo_rl,
     open_instruct,
@@ -36,5 +37,6 @@ IMPORTERS: tuple[Importer, ...] = (
     verifiers_results.IMPORTER,
     skyrl.IMPORTER,
     skyrl_evals.IMPORTER,
+    areal.IMPORTER,
     generic.IMPORTER,
 )
