@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from audit.importers import (
     areal,
+    atropos,
     generic,
     nemo_rl,
     open_instruct,
@@ -38,5 +39,6 @@ IMPORTERS: tuple[Importer, ...] = (
     skyrl.IMPORTER,
     skyrl_evals.IMPORTER,
     areal.IMPORTER,
+    atropos.IMPORTER,
     generic.IMPORTER,
 )
