@@ -7,10 +7,13 @@ Markdown or HTML. Nothing is computed here or in the pages: they call ``audit`` 
 from __future__ import annotations
 
 import streamlit as st
+from audit.app import access
 from audit.app import context as ctx
+from audit.app.icon import ICON
 from audit.app.pages import PAGES
 
-st.set_page_config(page_title="rlaudit", page_icon=":material/query_stats:", layout="wide")
+st.set_page_config(page_title="rlaudit", page_icon=ICON, layout="wide")
+access.admit()
 page = st.navigation(PAGES, position="sidebar", expanded=True)
 context = ctx.begin()
 st.session_state["context"] = context

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -19,30 +20,60 @@ def register(app: typer.Typer) -> None:
 
 def dashboard(
     directory: DirectoryPath,
-    port: Annotated[int, typer.Option(help="Port on 127.0.0.1.", min=1, max=65535)] = 8501,
+    *,
+    port: Annotated[int, typer.Option(help="Port.", min=1, max=65535)] = 8501,
     browser: Annotated[bool, typer.Option(help="Open a browser window.")] = True,
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; other than this machine's own only with --auth.")
+    ] = "127.0.0.1",
+    auth: Annotated[
+        str | None,
+        typer.Option(
+            metavar="oidc|proxy-header:NAME",
+            help="Who signs people in: an OpenID provider (.streamlit/secrets.toml), or a reverse proxy "
+            "that names the user in a header.",
+        ),
+    ] = None,
+    allow: Annotated[
+        list[str] | None,
+        typer.Option(metavar="USER|@DOMAIN", help="Who may see the runs; default: everybody signed in."),
+    ] = None,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Name under which browsers reach the server, behind a proxy."),
+    ] = None,
+    base_path: Annotated[str, typer.Option(help="Path below which a proxy serves it: /rlaudit.")] = "",
+    unsafe_no_auth: Annotated[
+        bool, typer.Option("--unsafe-no-auth", help="Show every run to everybody who reaches the address.")
+    ] = False,
 ) -> None:
     """Open the dashboard on a directory of runs, for this machine only (127.0.0.1).
+
+    docs/dashboard.md says how a team shares it.
 
     Example: rlaudit dashboard sample_logs/team
     """
     from importlib.resources import files
 
+    from audit.cli.serving import Serving, script_arguments, server_options
     from audit.logs.places import is_directory
 
+    serving = Serving(
+        host=host,
+        port=port,
+        auth=auth,
+        allow=tuple(allow or ()),
+        allow_hosts=tuple(allow_host or ()),
+        base_path=base_path,
+        unsafe_no_auth=unsafe_no_auth,
+        browser=browser,
+    )
+    serving.check(Path.cwd())
     if not is_directory(directory):
         msg = f"{directory}: not a directory."
         raise BadLog(msg)
     script = files("audit.app") / "streamlit_app.py"
-    command = [sys.executable, "-m", "streamlit", "run", str(script)]
-    command += ["--server.address=127.0.0.1", f"--server.port={port}", "--browser.gatherUsageStats=false"]
-    command += [f"--server.headless={str(not browser).lower()}", "--client.toolbarMode=viewer"]
-    # On a new machine Streamlit would ask for an e-mail address, and serve nothing until it is answered.
-    command += [
-        "--server.showEmailPrompt=false",
-        "--server.fileWatcherType=none",
-        "--client.showErrorDetails=none",
-    ]
-    command += ["--", "--logs", str(directory.resolve())]
+    command = [sys.executable, "-m", "streamlit", "run", str(script), *server_options(serving)]
+    command += ["--", "--logs", str(directory.resolve()), *script_arguments(serving)]
     # In place of this process, so that whoever ends it ends the server.
     os.execv(sys.executable, command)

@@ -1,4 +1,4 @@
-"""The command that starts the dashboard."""
+"""The command that starts the dashboard: closed by default, and open only by words that say so."""
 
 from __future__ import annotations
 
@@ -6,26 +6,139 @@ import os
 
 import pytest
 
-from audit.cli import main
+from audit.cli import main, serving
+from audit.cli.serving import Serving, script_arguments, server_options
+from audit.errors import AuditError
+
+SECRETS = """
+[auth]
+redirect_uri = "https://audit.example.org/oauth2callback"
+cookie_secret = "0123456789abcdef0123456789abcdef"
+client_id = "id"
+client_secret = "secret"
+server_metadata_url = "https://id.example.org/.well-known/openid-configuration"
+"""
 
 
-def test_it_serves_this_machine_and_asks_for_nothing(tmp_path, monkeypatch) -> None:
-    started: list[list[str]] = []
+@pytest.fixture
+def start(monkeypatch):
+    """Call the verb; returns the command that would have been run."""
 
-    def start(path: str, arguments: list[str]) -> None:
-        started.append(arguments)
-        raise SystemExit(0)
+    def call(*arguments: object) -> list[str]:
+        started: list[list[str]] = []
 
-    monkeypatch.setattr(os, "execv", start)
-    with pytest.raises(SystemExit):
-        main(["dashboard", str(tmp_path), "--port", "8600"])
-    [arguments] = started
+        def replaced(path: str, command: list[str]) -> None:
+            started.append(command)
+            raise SystemExit(0)
+
+        monkeypatch.setattr(os, "execv", replaced)
+        with pytest.raises(SystemExit) as ended:
+            main(["dashboard", *map(str, arguments)])
+        assert ended.value.code == (0 if started else 2)
+        return started[0] if started else []
+
+    return call
+
+
+def test_it_serves_this_machine_and_asks_for_nothing(tmp_path, start) -> None:
+    command = start(tmp_path, "--port", "8600")
     # On a machine without a Streamlit home the prompt for an e-mail address blocks the server.
     for option in (
         "--server.address=127.0.0.1",
         "--server.port=8600",
+        "--server.allowedHosts=localhost",
+        "--server.allowedHosts=127.0.0.1",
+        "--server.enableCORS=true",
+        "--server.enableXsrfProtection=true",
+        "--server.enableStaticServing=false",
+        "--server.enableAgentApi=false",
+        "--server.maxUploadSize=1",
+        "--server.fileWatcherType=none",
         "--server.showEmailPrompt=false",
         "--browser.gatherUsageStats=false",
+        "--client.showErrorDetails=none",
     ):
-        assert option in arguments
-    assert arguments[-2:] == ["--logs", str(tmp_path.resolve())]
+        assert option in command
+    assert command[-2:] == ["--logs", str(tmp_path.resolve())]
+
+
+def test_every_option_is_one_of_streamlit() -> None:
+    from streamlit import config
+
+    for option in server_options(Serving()):
+        name, _, _ = option.removeprefix("--").partition("=")
+        assert config.get_option(name) is not None or name in {"server.address"}
+
+
+@pytest.mark.parametrize(
+    "host", ["0.0.0.0", "::", "192.168.1.5", "audit.example.org", "127.0.0.1.evil.example"]
+)
+def test_another_address_without_sign_in_is_refused_with_the_reason(tmp_path, start, host, capsys) -> None:
+    assert start(tmp_path, "--host", host) == []
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "--auth oidc" in said
+    assert "--unsafe-no-auth" in said
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "localhost"])
+def test_this_machine_needs_no_sign_in(tmp_path, host) -> None:
+    Serving(host=host).check(tmp_path)
+
+
+def test_it_is_open_where_that_is_asked_for(tmp_path, start) -> None:
+    command = start(tmp_path, "--host", "192.168.1.5", "--unsafe-no-auth")
+    assert "--server.address=192.168.1.5" in command
+    assert "--server.allowedHosts=192.168.1.5" in command
+
+
+def test_a_proxy_names_the_user(tmp_path, start) -> None:
+    arguments = ("--auth", "proxy-header:X-User", "--allow", "@example.org", "--allow-host", "a.example.org")
+    command = start(tmp_path, *arguments, "--base-path", "/rlaudit/")
+    assert "--server.allowedHosts=a.example.org" in command
+    assert "--server.baseUrlPath=rlaudit" in command
+    assert command[-4:] == ["--user-header", "X-User", "--allow", "@example.org"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "why"),
+    [
+        ({"auth": "password"}, "expected oidc"),
+        ({"auth": "proxy-header:"}, "expected oidc"),
+        ({"auth": "proxy-header:X User"}, "expected oidc"),
+        ({"auth": "proxy-header:X-User", "unsafe_no_auth": True}, "contradict"),
+        ({"allow": ("a@example.org",)}, "nobody has a name"),
+        ({"allow_hosts": ("*",)}, "host name"),
+        ({"allow_hosts": ("a.example.org:80",)}, "host name"),
+        ({"base_path": "/../x"}, "expected a path"),
+        ({"base_path": "/x --server.enableCORS=false"}, "expected a path"),
+    ],
+)
+def test_what_contradicts_itself_is_refused(tmp_path, asked, why) -> None:
+    with pytest.raises(AuditError, match=why):
+        Serving(**asked).check(tmp_path)
+
+
+def test_sign_in_needs_its_package_and_its_secrets(tmp_path, monkeypatch) -> None:
+    asked = Serving(host="0.0.0.0", auth="oidc")
+    monkeypatch.setattr(serving, "find_spec", lambda name: None)
+    with pytest.raises(AuditError, match=r"rlaudit\[auth\]"):
+        asked.check(tmp_path)
+    monkeypatch.setattr(serving, "find_spec", lambda name: object())
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    with pytest.raises(AuditError, match=r"section \[auth\]"):
+        asked.check(tmp_path)
+    secrets = tmp_path / ".streamlit" / "secrets.toml"
+    secrets.parent.mkdir()
+    for text, why in (
+        ("[auth", "cannot be read"),
+        ("[auth]\nclient_id = 'x'", "lacks redirect_uri, cookie_secret, client_secret"),
+        (SECRETS.replace("0123456789abcdef0123456789abcdef", "short"), "fewer than 32"),
+    ):
+        secrets.write_text(text, encoding="utf-8")
+        with pytest.raises(AuditError, match=why) as raised:
+            asked.check(tmp_path)
+        assert "secret = " not in str(raised.value)
+    secrets.write_text(SECRETS, encoding="utf-8")
+    asked.check(tmp_path)
+    assert script_arguments(asked) == ["--oidc"]
