@@ -65,14 +65,13 @@ def reset() -> None:
 
 
 def _parts(begin: Fields, fields: Fields) -> None:
-    """One popover a part, four in a row; a part that was changed is marked."""
-    parts = objective_fields()
-    for first in range(0, len(parts), 4):
-        for column, part in zip(st.columns(4), parts[first : first + 4], strict=True):
+    """One popover a part; a part that was changed is marked."""
+    with st.grid(4, min_column_width=150):
+        for part in objective_fields():
             differs = bool(changes_between({part.name: begin[part.name]}, {part.name: fields[part.name]}))
-            kind = "primary" if differs else "secondary"
             label = f"{part.name} · {_summary(part, fields[part.name])}"
-            with column.popover(label, width="stretch", type=kind):
+            kind = "primary" if differs else "secondary"
+            with st.popover(label, width="stretch", type=kind):
                 st.caption(f"{part.name}: {PARTS.get(part.name, '')}")
 
                 def put(value: Any, name: str = part.name) -> None:

@@ -68,10 +68,11 @@ def show(
             help=f"Its place in the response, 0 to {count - 1:,}.",
         )
     first = (page - 1) * WINDOW
+    where = {**place, "page": page} if pages > 1 else place
     with below, st.container(border=True):
         made = [
             _token(found, at, measure, texts)._replace(
-                href=f"?{urlencode({**place, 'page': page, 'token': at})}", chosen=at == token
+                href=f"?{urlencode({**where, 'token': at})}", chosen=at == token
             )
             for at in range(first, min(first + WINDOW, count))
         ]

@@ -11,10 +11,9 @@ from audit.app.steps import pick_step
 
 from audit.objectives.catalogue import CATALOGUE, named
 from audit.report import format as fmt
-from audit.report.step_charts import TITLES, betas_chart, parts_chart
+from audit.report.step_charts import OWN, TITLES, betas_chart, parts_chart
 from audit.report.step_words import headline, rows_of
 
-OWN = "the run's own"
 context = ctx.current()
 listed = ctx.one_run(context)
 ctx.title("What if", listed)
@@ -43,10 +42,10 @@ wanted = objective_form.ask(base)
 if wanted is None:
     st.stop()
 
-before = own or base
+before, called = (own, OWN) if own is not None else (base, start)
 result = parts.or_stop(cached_step.one_step(context.root, listed, step, before, wanted))
 parts.verdict(headline(result))
-parts.table(rows_of(result), "side-by-side", height="content")
+parts.table(rows_of(result, called), "side-by-side", height="content")
 measure = st.segmented_control(
     "Measure",
     ["share", "per_token"],
@@ -62,10 +61,14 @@ for kinds in (("length", "difficulty"), ("sign", "beta")):
     for column, kind in zip(st.columns(2), kinds, strict=True):
         with column:
             if kind == "beta":
-                parts.chart(lambda: betas_chart(result, colour), "Effective beta by success rate", "betas")
+                parts.chart(
+                    lambda: betas_chart(result, colour, own=called), "Effective beta by success rate", "betas"
+                )
             else:
                 alt = f"{measure} by {TITLES[kind]}, the run's own objective and the other one"
-                parts.chart(lambda k=kind: parts_chart(result, k, measure, colour), alt, f"by-{kind}")
+                parts.chart(
+                    lambda k=kind: parts_chart(result, k, measure, colour, own=called), alt, f"by-{kind}"
+                )
 st.caption(
     f"{fmt.count(result.responses)} responses, {fmt.count(result.tokens)} loss tokens. Intervals: 95 %, "
     "resampling prompts; n counts responses. Gradient: sum of |policy weight|, the KL in the loss left out."

@@ -15,7 +15,7 @@ from audit.stats import Estimate, bootstrap, cluster_sums, estimate
 
 TENTHS = 10
 SIGNS = (("advantage > 0", 1), ("advantage < 0", -1))
-RATES = (("none right", 0.0, 0.0), ("up to 1/3", 0.0, 1 / 3), ("up to 2/3", 1 / 3, 2 / 3))
+RATES = (("none right", 0.0, 0.0), ("up to 1/3 right", 0.0, 1 / 3), ("up to 2/3 right", 1 / 3, 2 / 3))
 """Groups by their own success rate, (low, high]; heuristic."""
 
 
@@ -130,5 +130,5 @@ def _by_difficulty(step: StepRows) -> list[tuple[str, np.ndarray, np.ndarray]] |
         rate = (right / np.bincount(rows.sample[known], minlength=size))[rows.sample][step.here]
     parts = [(RATES[0][0], rate == 0.0)]
     parts += [(name, (rate > low) & (rate <= high)) for name, low, high in RATES[1:]]
-    parts += [("over 2/3", (rate > 2 / 3) & (rate < 1.0)), ("all right", rate == 1.0)]
+    parts += [("over 2/3 right", (rate > 2 / 3) & (rate < 1.0)), ("all right", rate == 1.0)]
     return [(name, inside, inside) for name, inside in parts]

@@ -30,7 +30,7 @@ _SCHEMA = {
 Measure = Literal["share", "per_token"]
 
 
-def parts_frame(parts: Sequence[StepPart], measure: Measure) -> pl.DataFrame:
+def parts_frame(parts: Sequence[StepPart], measure: Measure, own: str = OWN) -> pl.DataFrame:
     """One row a part and objective: value, low, high, n, and whether the two differ."""
     rows = [
         {
@@ -43,7 +43,7 @@ def parts_frame(parts: Sequence[StepPart], measure: Measure) -> pl.DataFrame:
             "change": direction(part.change) or "not told apart",
         }
         for part in parts
-        for name, e in _two(part, measure)
+        for name, e in _two(part, measure, own)
     ]
     return pl.DataFrame(rows, schema=_SCHEMA)
 
@@ -55,7 +55,9 @@ def direction(change: Estimate) -> str:
     return "more" if change.value > 0 else "less"
 
 
-def parts_chart(result: OneStep, kind: str, measure: Measure, colour: str) -> alt.LayerChart:
+def parts_chart(
+    result: OneStep, kind: str, measure: Measure, colour: str, *, own: str = OWN
+) -> alt.LayerChart:
     """Bars of both objectives with their 95 % intervals, one pair a part.
 
     Parameters
@@ -64,6 +66,8 @@ def parts_chart(result: OneStep, kind: str, measure: Measure, colour: str) -> al
         ``length``, ``sign`` or ``difficulty``.
     colour : str
         Of the run.
+    own : str
+        What the objective ``a`` is called.
 
     Raises
     ------
@@ -71,7 +75,7 @@ def parts_chart(result: OneStep, kind: str, measure: Measure, colour: str) -> al
         The step has no such parts.
     """
     parts = result.parts.get(kind, [])
-    frame = parts_frame(parts, measure)
+    frame = parts_frame(parts, measure, own)
     if not frame["value"].is_not_null().any():
         raise nothing_to_draw(f"no gradient by {kind}")
     percent = measure == "share"
@@ -79,19 +83,19 @@ def parts_chart(result: OneStep, kind: str, measure: Measure, colour: str) -> al
     names = [part.name for part in parts]
     base = alt.Chart(frame, height=_HEIGHT).encode(
         x=alt.X("part:N", title=TITLES[kind], sort=names, axis=alt.Axis(labelAngle=0, labelOverlap=True)),
-        xOffset=alt.XOffset("objective:N", sort=[OWN, OTHER]),
+        xOffset=alt.XOffset("objective:N", sort=[own, OTHER]),
     )
     axis = alt.Axis(format="%") if percent else alt.Axis()
     bars = base.mark_bar().encode(
         y=alt.Y("value:Q", title=title, axis=axis),
-        color=_colours(colour),
+        color=_colours(colour, own),
         tooltip=["part:N", "objective:N", "value:Q", "low:Q", "high:Q", "n:Q", "change:N"],
     )
     ends = base.mark_rule(color="grey").encode(y=alt.Y("low:Q", title=title), y2="high:Q")
     return alt.layer(bars, ends)
 
 
-def betas_chart(result: OneStep, colour: str) -> alt.Chart:
+def betas_chart(result: OneStep, colour: str, *, own: str = OWN) -> alt.Chart:
     """Effective KL coefficient over the success rate of a prompt, exact.
 
     Raises
@@ -101,7 +105,7 @@ def betas_chart(result: OneStep, colour: str) -> alt.Chart:
     """
     rows = [
         (at.rate, at.beta, name)
-        for name, under in ((OWN, result.a), (OTHER, result.b))
+        for name, under in ((own, result.a), (OTHER, result.b))
         for at in under.betas
         if at.beta is not None
     ]
@@ -115,19 +119,19 @@ def betas_chart(result: OneStep, colour: str) -> alt.Chart:
         .encode(
             x=alt.X("rate:Q", title="success rate p", scale=alt.Scale(domain=[0, 1])),
             y=alt.Y("value:Q", title="effective beta", scale=alt.Scale(zero=True)),
-            color=_colours(colour),
-            strokeDash=alt.StrokeDash("objective:N", sort=[OWN, OTHER], legend=None),
+            color=_colours(colour, own),
+            strokeDash=alt.StrokeDash("objective:N", sort=[own, OTHER], legend=None),
             tooltip=["objective:N", "rate:Q", "value:Q"],
         )
     )
 
 
-def _colours(colour: str) -> alt.Color:
-    scale = alt.Scale(domain=[OWN, OTHER], range=[GREY, colour])
+def _colours(colour: str, own: str) -> alt.Color:
+    scale = alt.Scale(domain=[own, OTHER], range=[GREY, colour])
     return alt.Color("objective:N", title=None, scale=scale, legend=alt.Legend(orient="top"))
 
 
-def _two(part: StepPart, measure: Measure) -> list[tuple[str, Estimate]]:
+def _two(part: StepPart, measure: Measure, own: str) -> list[tuple[str, Estimate]]:
     if measure == "share":
-        return [(OWN, part.a), (OTHER, part.b)]
-    return [(OWN, part.per_token_a), (OTHER, part.per_token_b)]
+        return [(own, part.a), (OTHER, part.b)]
+    return [(own, part.per_token_a), (OTHER, part.per_token_b)]

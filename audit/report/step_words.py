@@ -5,18 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from audit.analyses.effective_beta import EffectiveBeta
-from audit.analyses.length_pressure import Pressure
 from audit.analyses.one_step import OneStep
 from audit.report import format as fmt
 from audit.report.step_charts import OTHER, OWN, direction
 from audit.stats import Estimate
 
+_WHERE = {"sign": "", "difficulty": "groups with "}
 _SIDES = ("correct", "wrong", "all")
 MARKS = {"more": "▲", "less": "▼", "": ""}
 
 
-def rows_of(result: OneStep) -> list[dict[str, str]]:
-    """Quantities side by side, with the change where its interval is known and a mark where it excludes 0."""
+def rows_of(result: OneStep, own: str = OWN) -> list[dict[str, str]]:
+    """Quantities side by side; a change whose interval excludes 0 is marked.
+
+    Parameters
+    ----------
+    own : str
+        What the objective ``a`` is called.
+    """
     a, b = result.a, result.b
     rows = [
         _row(
@@ -25,13 +31,15 @@ def rows_of(result: OneStep) -> list[dict[str, str]]:
             fmt.percent_estimate(b.zeroed),
             _points(result.zeroed_change),
             MARKS[direction(result.zeroed_change)],
+            n=_n(a.zeroed, b.zeroed),
         )
     ]
     for side in _SIDES:
-        name = f"push on length, {side} answers" if side != "all" else "push on length"
-        rows.append(_row(name, _push(a.pressure, side), _push(b.pressure, side)))
-    silent = f"{fmt.count(a.silent)} of {fmt.count(result.responses)}", f"{fmt.count(b.silent)}"
-    rows.append(_row("responses without weight", *silent))
+        name = f"push on length, {side} answers, tokens" if side != "all" else "push on length, tokens"
+        ends = [None if under.pressure is None else getattr(under.pressure, side) for under in (a, b)]
+        rows.append(_row(name, *(fmt.estimate(e, sign=True) for e in ends), n=_n(*ends)))
+    silent = fmt.count(a.silent), fmt.count(b.silent)
+    rows.append(_row("responses without weight", *silent, n=fmt.count(result.responses)))
     middle = [_beta(under.betas) for under in (a, b)]
     rows.append(_row("effective beta at p = 0.5", *middle))
     for kind, parts in result.parts.items():
@@ -40,14 +48,15 @@ def rows_of(result: OneStep) -> list[dict[str, str]]:
         for part in parts:
             rows.append(
                 _row(
-                    f"gradient on {part.name}",
+                    f"gradient on {_WHERE[kind]}{part.name}",
                     fmt.percent_estimate(part.a),
                     fmt.percent_estimate(part.b),
                     _points(part.change),
                     MARKS[direction(part.change)],
+                    n=_n(part.a, part.b),
                 )
             )
-    return rows
+    return [{own if name == OWN else name: value for name, value in row.items()} for row in rows]
 
 
 def headline(result: OneStep) -> str:
@@ -66,8 +75,14 @@ def headline(result: OneStep) -> str:
     )
 
 
-def _row(name: str, own: str, other: str, change: str = "", mark: str = "") -> dict[str, str]:
-    return {"": name, OWN: own, OTHER: other, "change": f"{mark} {change}".strip()}
+def _row(name: str, own: str, other: str, change: str = "", mark: str = "", *, n: str = "") -> dict[str, str]:
+    return {"": name, OWN: own, OTHER: other, "change": f"{mark} {change}".strip(), "n": n}
+
+
+def _n(a: Estimate | None, b: Estimate | None) -> str:
+    """Responses behind two numbers: one count where they are the same."""
+    counts = dict.fromkeys(fmt.count(e.n) for e in (a, b) if e is not None)
+    return " / ".join(counts)
 
 
 def _points(change: Estimate) -> str:
@@ -76,10 +91,6 @@ def _points(change: Estimate) -> str:
         return fmt.NOTHING
     low, high = (None if end is None else 100 * end for end in (change.low, change.high))
     return f"{fmt.interval(100 * change.value, low, high, sign=True)} pp"
-
-
-def _push(pressure: Pressure | None, side: str) -> str:
-    return fmt.NOTHING if pressure is None else fmt.estimate(getattr(pressure, side), sign=True)
 
 
 def _beta(betas: Sequence[EffectiveBeta]) -> str:

@@ -140,9 +140,9 @@ def test_difficulty_is_the_success_rate_of_the_group(found, step_and_rows, truth
     counts = {part.name: part.a.n for part in found.parts["difficulty"]}
     inside = {
         "none right": lambda p: p == 0,
-        "up to 1/3": lambda p: 0 < p <= 1 / 3,
-        "up to 2/3": lambda p: 1 / 3 < p <= 2 / 3,
-        "over 2/3": lambda p: 2 / 3 < p < 1,
+        "up to 1/3 right": lambda p: 0 < p <= 1 / 3,
+        "up to 2/3 right": lambda p: 1 / 3 < p <= 2 / 3,
+        "over 2/3 right": lambda p: 2 / 3 < p < 1,
         "all right": lambda p: p == 1,
     }
     wanted = {

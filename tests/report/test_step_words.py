@@ -39,7 +39,7 @@ def test_a_row_holds_both_values_and_marks_a_change_that_is_told_apart(result) -
     assert first["change"].startswith("▼ -")
     assert first["change"].endswith(" pp")
     assert rows["effective beta at p = 0.5"][OTHER] == "no KL"
-    assert set(rows["push on length"]) == {"", OWN, OTHER, "change"}
+    assert set(rows["push on length, tokens"]) == {"", OWN, OTHER, "change", "n"}
 
 
 @pytest.mark.parametrize(
