@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from audit.importers import (
     areal,
+    art,
     atropos,
     generic,
     nemo_rl,
@@ -12,6 +13,8 @@ from audit.importers import (
     prime_hosted,
     prime_rl,
     prime_rl_rollouts,
+    roll,
+    roll_board,
     skyrl,
     skyrl_evals,
     slime,
@@ -40,5 +43,8 @@ IMPORTERS: tuple[Importer, ...] = (
     skyrl_evals.IMPORTER,
     areal.IMPORTER,
     atropos.IMPORTER,
+    art.IMPORTER,
+    roll.IMPORTER,
+    roll_board.IMPORTER,
     generic.IMPORTER,
 )
