@@ -27,6 +27,9 @@ PAGES: dict[str, list[Any]] = {
     "": [
         _page("runs", "Runs", "table_rows", "Every run of the directory", default=True),
     ],
+    "Several runs": [
+        _page("compare", "Compare", "difference", "Why do two runs differ, or several?"),
+    ],
     "One run": [
         _page("length", "Length", "straighten", "Is length rewarded by accident?"),
         _page("groups", "Groups & prompts", "group_work", "Groups without signal, prompts that pull"),

@@ -1,37 +1,169 @@
-"""One run as one row of the table of runs."""
+"""One run as one row of the table of runs, and how the columns of that table look."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import streamlit as st
 from audit.app.listing import Listed
+from audit.app.look import chip
 
-from audit.analyses.summary import Summary
+from audit.analyses.run_overview import RunOverview
 from audit.report import format as fmt
 
-COLUMNS: dict[str, Any] = {
-    name: st.column_config.NumberColumn(format="localized") for name in ("responses", "steps", "tokens", "n")
+FRESH = 120.0
+"""A run whose last write is no longer ago, in seconds, is called still writing; heuristic."""
+WRITING, CONTRADICTS, LEFT_OUT, READING, UNREADABLE = (
+    *("writing", "not as declared", "rows left out"),
+    *("reading…", "not read"),
+)
+_BADGES = {
+    WRITING: "blue",
+    CONTRADICTS: "red",
+    LEFT_OUT: "orange",
+    READING: "gray",
+    UNREADABLE: "red",
 }
 
+ORDER = (
+    *("colour", "run", "state", "declared", "reward", "mean reward", "lengths", "mean length"),
+    *("shown by the log", "steps", "responses", "tokens", "tier", "last write", "framework", "format"),
+    "problems",
+)
+"""Columns, the most asked for first."""
 
-def row(listed: Listed, found: Summary) -> dict[str, object]:
-    """Return the row; counts stay numbers, so that columns sort."""
-    source = found.source
-    left_out = [
-        fmt.plural(n, noun) + " left out"
-        for n, noun in ((source.rows_rejected, "row"), (len(source.files_skipped), "file"))
-        if n
-    ]
+
+def order(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the columns that say something; where no run has a state or a problem, there is no column."""
+    silent = {name for name in ("state", "problems", "framework") if not any(each[name] for each in rows)}
+    return [name for name in ORDER if name not in silent]
+
+
+_SEARCHED = ("run", "framework", "declared", "shown by the log", "format", "problems")
+
+
+def matches(row: Mapping[str, Any], wanted: str) -> bool:
+    """Tell whether a row holds every word that was typed, in any column of text or as a badge."""
+    text = " ".join([*(row[name] for name in _SEARCHED), *row["state"]]).casefold()
+    return all(word in text for word in wanted.casefold().split())
+
+
+def row(listed: Listed, colour: str, written: float | None, now: float, found: RunOverview) -> dict[str, Any]:
+    """Return the row of a run that was read; counts stay numbers, so that columns sort."""
+    summary = found.summary
+    badges, told = _problems(found)
     return {
-        "run": fmt.visible(listed.run_id),
-        "format": source.format,
-        "framework": fmt.visible(listed.framework),
-        "objective": fmt.objective_name(found.objective),
-        "responses": found.responses,
-        "steps": found.steps,
-        "tier": found.tier,
-        "reward": fmt.estimate(found.reward),
-        "n": found.reward.n,
-        "problems": ", ".join(left_out),
+        **_known(listed, colour, written),
+        "state": ([WRITING] if written is not None and now - written < FRESH else []) + badges,
+        "reward": found.reward,
+        "mean reward": fmt.estimate(summary.reward),
+        "lengths": found.length,
+        "mean length": fmt.estimate(summary.length),
+        "declared": fmt.objective_name(summary.objective),
+        "shown by the log": _inferred(found),
+        "steps": summary.steps,
+        "responses": summary.responses,
+        "tokens": summary.tokens,
+        "tier": summary.tier,
+        "format": summary.source.format,
+        "problems": "; ".join(told),
     }
+
+
+def pending(listed: Listed, colour: str, written: float | None, state: str, why: str = "") -> dict[str, Any]:
+    """Return the row of a run that is not read yet, or cannot be."""
+    empty = dict.fromkeys(("declared", "shown by the log", "mean reward", "mean length", "format"), "")
+    none = dict.fromkeys(("steps", "responses", "tokens", "tier"))
+    lists: dict[str, list[float]] = {"reward": [], "lengths": []}
+    shown = {**_known(listed, colour, written), "state": [state], **lists, **empty, **none}
+    return shown | {"problems": fmt.visible(why)}
+
+
+def columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return how each column looks; the curves of all runs have one scale, so that they compare."""
+    config = st.column_config
+    whole = {name: config.NumberColumn(format="localized") for name in ("steps", "responses", "tokens")}
+    return {
+        "colour": config.ImageColumn("", width=36, help="The colour of the run on every page.", pinned=True),
+        "run": config.TextColumn("run", pinned=True, width=140),
+        "state": config.MultiselectColumn(
+            "state",
+            options=list(_BADGES),
+            color=list(_BADGES.values()),
+            width=110,
+            help=f"writing: a file was written in the last {FRESH:.0f} s (heuristic). not as declared: the "
+            "logged advantages contradict the objective of run.json.",
+        ),
+        "reward": _curve("reward over steps", [each["reward"] for each in rows]),
+        "mean reward": config.TextColumn(help="Mean over the first pass with its 95 % interval by prompt."),
+        "lengths": _curve("length over steps", [each["lengths"] for each in rows]),
+        "mean length": config.TextColumn(help="Tokens of a response, with the 95 % interval by prompt."),
+        "declared": config.TextColumn("objective", width=120, help="The objective that run.json declares."),
+        "shown by the log": config.TextColumn(
+            "advantages fit",
+            help="What the logged advantages fit: ✓ as declared, ✗ not as declared.",
+            width=150,
+        ),
+        "tier": config.NumberColumn(
+            help="1 rewards, 2 lengths, 3 token ids, 4 log-probs, 5 reference, 6 sampler."
+        ),
+        "last write": config.DatetimeColumn(format="distance", help="Youngest file of the run."),
+        **whole,
+    }
+
+
+def last_write(root: Path, listed: Listed) -> float | None:
+    """Return when the youngest file of a run was written, in seconds; None for a place without such times."""
+    if type(root) is not type(Path()):
+        return None
+    times = [mtime for _, _, mtime in listed.fingerprint]
+    return max(times) / 1e9 if times else None
+
+
+def _known(listed: Listed, colour: str, written: float | None) -> dict[str, Any]:
+    own = listed.name.rpartition("/")[2]
+    return {
+        "colour": chip(colour),
+        "run": fmt.visible(listed.name if listed.run_id == own else f"{listed.name} ({listed.run_id})"),
+        "framework": fmt.visible(listed.framework),
+        "last write": None if written is None else datetime.fromtimestamp(written, UTC),
+    }
+
+
+def _problems(found: RunOverview) -> tuple[list[str], list[str]]:
+    source = found.summary.source
+    badges, told = [], []
+    if found.inferred.agrees is False:
+        badges.append(CONTRADICTS)
+        told.append("the logged advantages contradict the declared objective")
+    if source.rows_rejected or source.files_skipped:
+        badges.append(LEFT_OUT)
+        told += [
+            fmt.plural(n, noun) + " left out"
+            for n, noun in ((source.rows_rejected, "row"), (len(source.files_skipped), "file"))
+            if n
+        ]
+    return badges, told + [fmt.visible(note) for note in found.summary.notes]
+
+
+def _inferred(found: RunOverview) -> str:
+    inferred = found.inferred
+    if inferred.status != "fits" or inferred.best is None:
+        return "✗ none known" if inferred.status == "none_fits" else fmt.NOTHING
+    mark = {True: "✓ ", False: "✗ ", None: ""}[inferred.agrees]
+    return mark + fmt.visible(inferred.best.describe())
+
+
+def _curve(label: str, curves: Sequence[Sequence[float]]) -> Any:
+    values = [value for curve in curves for value in curve]
+    ends = {"y_min": min(values), "y_max": max(values)} if values and min(values) < max(values) else {}
+    return st.column_config.LineChartColumn(
+        label,
+        width=120,
+        color="blue",
+        help="Means over bins of the run's steps; one scale for all runs.",
+        **ends,
+    )

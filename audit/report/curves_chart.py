@@ -11,8 +11,11 @@ from audit.analyses.metric_curves import Curve
 from audit.report.charts import nothing_to_draw
 from audit.report.format import visible
 
-HEIGHT = 170
+HEIGHT = 200
+PADDING = {"left": 0, "right": 5, "top": 5, "bottom": 0}
 _GREY = "#888888"
+_ROOM = 0.6
+"""How far beyond the range of the values bands are shown, in ranges: a wide one must not flatten the rest."""
 Span = tuple[int, int]
 
 
@@ -58,12 +61,12 @@ def curve_chart(
         raise nothing_to_draw("no such metric over steps")
     unit = curves[0][1].unit
     axis = alt.Axis(format="%") if unit.startswith("of ") else alt.Axis()
-    y = alt.Y("value:Q", title=unit or None, axis=axis, scale=alt.Scale(zero=False))
+    y = alt.Y("value:Q", title=unit or None, axis=axis, scale=alt.Scale(domain=_frame(frame), nice=False))
     base = alt.Chart(frame).encode(
-        x=alt.X("step:Q", title="step", scale=alt.Scale(nice=False), axis=alt.Axis(tickMinStep=1)),
+        x=alt.X("step:Q", title=None, scale=alt.Scale(nice=False), axis=alt.Axis(tickMinStep=1, tickCount=6)),
         color=run_colour([run for run, _ in curves], colours),
     )
-    band = base.mark_area(opacity=0.16).encode(y=alt.Y("low:Q", title=unit or None), y2="high:Q")
+    band = base.mark_area(opacity=0.16, clip=True).encode(y=alt.Y("low:Q", title=unit or None), y2="high:Q")
     line = base.mark_line(strokeWidth=2).encode(y=y)
     point = base.mark_point(filled=True, size=60, opacity=0.001).encode(
         y=y,
@@ -77,7 +80,17 @@ def curve_chart(
     layers = [band, line, point]
     if parted is not None:
         layers.insert(0, _from(parted, float(frame["step"].max())))  # type: ignore[arg-type]
-    return alt.layer(*layers).properties(height=HEIGHT)
+    return alt.layer(*layers).properties(height=HEIGHT, padding=PADDING)
+
+
+def _frame(frame: pl.DataFrame) -> list[float]:
+    """What is shown of the y axis: every value, and of the bands what is not far beyond them."""
+    values = frame["value"].to_list()
+    least, most = min(values), max(values)
+    room = _ROOM * (most - least) or 0.1 * abs(most) or 1.0
+    lows = [x for x in frame["low"].to_list() if x is not None] or [least]
+    highs = [x for x in frame["high"].to_list() if x is not None] or [most]
+    return [max(min(*lows, least), least - room), min(max(*highs, most), most + room)]
 
 
 def run_colour(runs: Sequence[str], colours: Mapping[str, str], *, legend: bool = False) -> alt.Color:

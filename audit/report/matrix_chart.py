@@ -9,6 +9,7 @@ import polars as pl
 
 from audit.analyses.distances import DistanceMatrix
 from audit.report.charts import nothing_to_draw
+from audit.report.curves_chart import PADDING
 from audit.report.format import estimate, number, visible
 
 _CELL = 34
@@ -57,9 +58,14 @@ def matrix_chart(
     frame = matrix_frame(matrix, order, names or {})
     listed = list(dict.fromkeys(frame["a"].to_list()))
     most = max((v for v in frame["value"].to_list() if v is not None), default=0.0)
-    axis = alt.Axis(labelLimit=160, ticks=False, domain=False)
+    axis = alt.Axis(labelLimit=160, labelOverlap=False, ticks=False, domain=False)
     base = alt.Chart(frame).encode(
-        x=alt.X("b:N", title=None, sort=listed, axis=alt.Axis(labelAngle=-45, labelLimit=120, ticks=False)),
+        x=alt.X(
+            "b:N",
+            title=None,
+            sort=listed,
+            axis=alt.Axis(labelAngle=-45, labelLimit=120, labelOverlap=False, ticks=False),
+        ),
         y=alt.Y("a:N", title=None, sort=listed, axis=axis),
         tooltip=[
             "a:N",
@@ -80,4 +86,4 @@ def matrix_chart(
                 text="text:N", color=alt.when(dark).then(alt.value("white")).otherwise(alt.value("#222222"))
             )
         )
-    return alt.layer(*layers).properties(height=_CELL * len(listed) + 60)
+    return alt.layer(*layers).properties(height=_CELL * len(listed) + 110, padding=PADDING)

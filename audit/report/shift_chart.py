@@ -9,10 +9,12 @@ import polars as pl
 
 from audit.analyses.weight_shifts import Shift
 from audit.report.charts import nothing_to_draw
-from audit.report.curves_chart import run_colour
+from audit.report.curves_chart import PADDING, run_colour
 from audit.report.format import percent, percent_estimate, visible
 
-_HEIGHT = 210
+_HEIGHT = 240
+_LETTERS = 48
+"""More letters than this do not fit side by side below a chart."""
 
 
 def shift_frame(shifts: Sequence[Shift], runs: tuple[str, str]) -> pl.DataFrame:
@@ -55,8 +57,14 @@ def shift_chart(
     if not len(frame):
         raise nothing_to_draw(f"no {title}")
     names = list(dict.fromkeys(frame["part"].to_list()))
+    angle = 0 if sum(map(len, names)) < _LETTERS else -40
     base = alt.Chart(frame).encode(
-        x=alt.X("part:N", title=title, sort=names, axis=alt.Axis(labelAngle=0, labelOverlap=True)),
+        x=alt.X(
+            "part:N",
+            title=title,
+            sort=names,
+            axis=alt.Axis(labelAngle=angle, labelOverlap=False, labelFontSize=10),
+        ),
         xOffset=alt.XOffset("run:N", sort=[visible(run) for run in runs]),
     )
     y = alt.Y("value:Q", title="share of the weight", axis=alt.Axis(format="%"))
@@ -71,7 +79,7 @@ def shift_chart(
         alt.Tooltip("n:Q", format=","),
     ]
     bars = base.mark_bar(cornerRadiusEnd=2).encode(y=y, color=run_colour(runs, colours), tooltip=tooltip)
-    whiskers = base.mark_rule(strokeWidth=1.5, color="#666666").encode(
+    whiskers = base.mark_rule(strokeWidth=1.5, color="#888888").encode(
         y=alt.Y("low:Q", title="share of the weight"), y2="high:Q"
     )
-    return alt.layer(bars, whiskers).properties(height=_HEIGHT)
+    return alt.layer(bars, whiskers).properties(height=_HEIGHT, padding=PADDING)

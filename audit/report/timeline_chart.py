@@ -7,11 +7,11 @@ import polars as pl
 
 from audit.analyses.timeline import Course, Timeline
 from audit.report.charts import nothing_to_draw
-from audit.report.curves_chart import span
+from audit.report.curves_chart import PADDING, span
 from audit.report.format import decimals_for, interval
 
 _GREY = "#888888"
-_PARTED = "#CC79A7"
+_PARTED = "#64748B"
 _ROW = 22
 
 
@@ -49,7 +49,7 @@ def parting_chart(timeline: Timeline) -> alt.LayerChart:
         "metric:N",
         title=None,
         sort=[row["metric"] for row in rows],
-        axis=alt.Axis(labelLimit=200, ticks=False, domain=False),
+        axis=alt.Axis(labelLimit=200, labelOverlap=False, ticks=False, domain=False),
     )
     x = alt.X("first:Q", title="step", scale=alt.Scale(zero=False, nice=False))
     tooltip = [
@@ -66,7 +66,7 @@ def parting_chart(timeline: Timeline) -> alt.LayerChart:
         .mark_bar(height=10, color=_PARTED, cornerRadius=3)
         .encode(x=alt.X("parted:Q", title="step"), x2="last:Q")
     )
-    return alt.layer(whole, apart).properties(height=_ROW * len(rows) + 10)
+    return alt.layer(whole, apart).properties(height=_ROW * len(rows) + 70, padding=PADDING)
 
 
 def moved_chart(course: Course) -> alt.LayerChart:
@@ -94,8 +94,8 @@ def moved_chart(course: Course) -> alt.LayerChart:
     if not rows:
         raise nothing_to_draw("no gap that can be tested")
     frame = pl.DataFrame(rows)
-    axis = alt.Axis(format="%", tickCount=3) if course.unit.startswith("of ") else alt.Axis(tickCount=3)
-    title = "B − A since start"
+    axis = alt.Axis(format="%", tickCount=4) if course.unit.startswith("of ") else alt.Axis(tickCount=4)
+    title = None
     base = alt.Chart(frame).encode(
         x=alt.X("step:Q", title=None, scale=alt.Scale(nice=False, zero=False), axis=alt.Axis(labels=False))
     )
@@ -111,4 +111,4 @@ def moved_chart(course: Course) -> alt.LayerChart:
         ],
     )
     zero = alt.Chart(pl.DataFrame({"moved": [0.0]})).mark_rule(strokeDash=[4, 4], color=_GREY)
-    return alt.layer(zero.encode(y="moved:Q"), band, line, points).properties(height=80)
+    return alt.layer(zero.encode(y="moved:Q"), band, line, points).properties(height=110, padding=PADDING)

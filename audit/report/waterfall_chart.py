@@ -7,18 +7,19 @@ import polars as pl
 
 from audit.analyses.effect import ObjectiveEffect
 from audit.report.charts import nothing_to_draw
-from audit.report.format import estimate, percent_estimate
+from audit.report.curves_chart import PADDING
+from audit.report.format import estimate, number, percent, percent_estimate
 
 WHOLE = "all of them"
-_PART, _BACK, _WHOLE = "#0072B2", "#D55E00", "#888888"
-_ROW = 44
+_PART, _BACK, _WHOLE = "#64748B", "#B4A5A0", "#A3A3A3"
+_ROW = 34
 
 
 def waterfall_frame(effect: ObjectiveEffect) -> pl.DataFrame:
     """One row a part and one for the whole.
 
     Columns: part, kind (part, back, whole), start, end, low and high (ends of the interval of the bar's
-    end), change, distance, share, n.
+    end), reach (the largest of these), change, distance, share, label, n.
     """
     rows, start = [], 0.0
     for part in effect.parts:
@@ -36,6 +37,7 @@ def waterfall_frame(effect: ObjectiveEffect) -> pl.DataFrame:
                 "change": part.change,
                 "distance": estimate(part.distance),
                 "share": percent_estimate(part.share),
+                "label": percent(part.share.value),
                 "n": part.distance.n,
             }
         )
@@ -53,10 +55,14 @@ def waterfall_frame(effect: ObjectiveEffect) -> pl.DataFrame:
                 "change": "",
                 "distance": estimate(whole),
                 "share": "",
+                "label": number(whole.value),
                 "n": whole.n,
             }
         )
-    texts, numbers = ("part", "kind", "change", "distance", "share"), ("start", "end", "low", "high")
+    for row in rows:
+        row["reach"] = max(row[name] for name in ("start", "end", "low", "high") if row[name] is not None)  # type: ignore[type-var]
+    texts = ("part", "kind", "change", "distance", "share", "label")
+    numbers = ("start", "end", "low", "high", "reach")
     schema = dict.fromkeys(texts, pl.String) | dict.fromkeys(numbers, pl.Float64)
     return pl.DataFrame(rows, schema={**schema, "n": pl.Int64})
 
@@ -73,24 +79,38 @@ def waterfall_chart(effect: ObjectiveEffect) -> alt.LayerChart:
     if not len(frame):
         raise nothing_to_draw("no distance between the two objectives' weights")
     names = frame["part"].to_list()
+    left, right = min(0.0, _least(frame)), max(frame["reach"].to_list())
     title = "1 − cosine of the token weights"
     colour = alt.Scale(domain=["part", "back", "whole"], range=[_PART, _BACK, _WHOLE])
     base = alt.Chart(frame).encode(
-        y=alt.Y("part:N", title=None, sort=names, axis=alt.Axis(labelLimit=180, ticks=False, domain=False)),
+        y=alt.Y(
+            "part:N",
+            title=None,
+            sort=names,
+            axis=alt.Axis(labelLimit=180, labelOverlap=False, ticks=False, domain=False),
+        ),
         tooltip=["part:N", "change:N", "distance:N", "share:N", alt.Tooltip("n:Q", format=",")],
     )
     bars = base.mark_bar(height=18, cornerRadius=2).encode(
-        x=alt.X("start:Q", title=title),
+        x=alt.X(
+            "start:Q", title=title, scale=alt.Scale(domain=[left, 1.15 * right]), axis=alt.Axis(tickCount=5)
+        ),
         x2="end:Q",
         color=alt.Color("kind:N", scale=colour, legend=None),
     )
-    whiskers = base.mark_rule(strokeWidth=1.5, color="#555555").encode(
+    whiskers = base.mark_rule(strokeWidth=1.5, color="#888888").encode(
         x=alt.X("low:Q", title=title), x2="high:Q"
     )
-    ends = base.mark_tick(thickness=1.5, height=8, color="#555555")
-    label = base.mark_text(align="left", baseline="top", dy=11, fontSize=11, color=_WHOLE).encode(
-        x=alt.X("start:Q", title=title), text="share:N"
+    ends = base.mark_tick(thickness=1.5, height=8, color="#888888")
+    label = base.mark_text(align="left", dx=6, fontSize=11, color="#808080").encode(
+        x=alt.X("reach:Q", title=title), text="label:N"
     )
     return alt.layer(bars, whiskers, ends.encode(x="low:Q"), ends.encode(x="high:Q"), label).properties(
-        height=_ROW * len(names) + 10
+        height=_ROW * len(names) + 70, padding=PADDING
     )
+
+
+def _least(frame: pl.DataFrame) -> float:
+    """Where the leftmost bar or whisker ends."""
+    ends = [value for name in ("start", "end", "low") for value in frame[name].to_list() if value is not None]
+    return float(min(ends))

@@ -35,17 +35,17 @@ def test_it_lists_every_run_and_says_which_cannot_be_read(tmp_path, monkeypatch)
     table = at.dataframe[0].value
     assert table["run"].tolist() == ["one", "two"]
     assert table["framework"].tolist() == ["trl 1.16.0", ""]
-    assert table["objective"].tolist() == ["grpo", "dapo"]
+    assert table["declared"].tolist() == ["grpo", "dapo"]
     assert table["responses"].tolist() == [3 * 4 * 8 * 2] * 2
-    assert table["problems"].tolist() == ["", ""]
-    (told,) = [text.value for text in at.text if text.value.startswith("torn: ")]
-    assert "Parquet" in told
+    unreadable = at.dataframe[1].value
+    assert unreadable[""].tolist() == ["torn"]
+    assert "Parquet" in unreadable["why"][0]
 
 
 def test_text_of_a_log_is_never_markdown(tmp_path, monkeypatch) -> None:
     write(tmp_path / "one", rollouts(steps=2), "grpo", run_id=HOSTILE)
     at = page(monkeypatch, "--logs", str(tmp_path))
-    assert at.dataframe[0].value["run"].tolist() == [HOSTILE.replace("\x1b", "\\x1b")]
+    assert at.dataframe[0].value["run"].tolist() == [f"one ({HOSTILE})".replace("\x1b", "\\x1b")]
     said = [element.value for kind in (at.markdown, at.title, at.caption, at.info) for element in kind]
     assert not any("onerror" in text for text in said)
 
