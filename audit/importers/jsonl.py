@@ -19,9 +19,13 @@ from audit.importers.interface import Book
 CUT = "last line is cut (still being written?)"
 NOT_JSON = "line is not JSON"
 NOT_OBJECT = "line is not a JSON object"
+TOO_DEEP = "a value is nested too deeply"
 NOT_UTF8 = "line is not UTF-8"
 LONGEST = 2**30
 """Bytes of one line; a longer one is no record but a file without line ends."""
+
+DEEPEST = 100
+"""Levels of a record."""
 
 SUFFIXES = (".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz")
 
@@ -67,12 +71,33 @@ def record_of(line: bytes) -> dict[str, Any] | str:
             return NOT_UTF8
         except (ValueError, RecursionError):
             return NOT_JSON
+    # Whatever is done with a record walks down its levels; no trainer's has so many.
+    if line.count(b"[") + line.count(b"{") > DEEPEST and too_deep(found):
+        return TOO_DEEP
     return found if isinstance(found, dict) else NOT_OBJECT
+
+
+def too_deep(value: Any) -> bool:
+    """Tell whether a value has more levels than :data:`DEEPEST`."""
+    level = [value]
+    for _ in range(DEEPEST):
+        level = [
+            inner
+            for each in level
+            for inner in (each.values() if isinstance(each, dict) else each)
+            if isinstance(inner, (dict, list))
+        ]
+        if not level:
+            return False
+    return True
 
 
 def first_record(path: Path) -> dict[str, Any] | None:
     """Return the first object of a file, or None: what detection looks at."""
     try:
+        # Looked at before it is opened: opening a pipe would wait for its writer.
+        if not path.is_file():
+            return None
         for line, _ in _lines(path):
             found = record_of(line)
             return found if isinstance(found, dict) else None

@@ -53,6 +53,10 @@ def test_every_line_of_any_bytes_is_accounted_for(tmp_path_factory, lines) -> No
 
 def test_each_reason_is_its_own(tmp_path) -> None:
     deep = b"[" * 200_000
+    for levels in (150, 600, 900, 970):
+        path = written(tmp_path / "deep.jsonl", b'{"a": ' + b"[" * levels + b"]" * levels + b"}")
+        assert sum(read(path)[1].rejected.values()) == 1
+    assert read(written(tmp_path / "wide.jsonl", b'{"a": [' + b"[[]]," * 500 + b"[]]}"))[0]
     content = b'{"a": NaN}\n{"a": 1e999}\nnot json\n[1]\n"\xff\xfe"\n' + deep + b'\n{"a": "\\ud800"}\n{"a": 1'
     found, book = read(written(tmp_path / "a.jsonl", content))
     assert math.isnan(found[0]["a"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import random
 from pathlib import Path
 
@@ -324,3 +325,21 @@ def test_trap_one_unreadable_file_does_not_hide_the_others(tmp_path) -> None:
     run = open_run(tmp_path / "run")
     assert run.num_rows == 16
     assert sum(run.rejected.values()) == 1
+
+
+@pytest.mark.parametrize("levels", [50, 150, 600, 900, 990, 100_000])
+@pytest.mark.parametrize("name", ["a.jsonl", "a.json", "a.csv"])
+def test_trap_values_nested_a_thousand_levels_deep(tmp_path, levels, name) -> None:
+    deep = "[" * levels + "]" * levels
+    record = '{"prompt": "p", "reward": 1, "response_ids": %s}'
+    texts = {
+        "a.jsonl": "\n".join([record % "[1]", record % deep, record % "[2]"]),
+        "a.json": "[" + ",".join([record % "[1]", record % "[2]", record % deep]) + "]",
+        "a.csv": f"prompt,reward,response_ids\np,1,[1]\np,1,[2]\np,1,{deep}\n",
+    }
+    (tmp_path / name).write_text(texts[name])
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    run = open_run(tmp_path / name)
+    # Text in a cell that is no list stays text, in extra.
+    assert run.num_rows == (3 if name == "a.csv" and levels > 900 else 2)
+    assert run.num_rows + sum(run.rejected.values()) == 3

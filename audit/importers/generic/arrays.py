@@ -13,7 +13,7 @@ from typing import IO, Any
 
 from audit.errors import BadLog
 from audit.importers.interface import Book
-from audit.importers.jsonl import NOT_OBJECT
+from audit.importers.jsonl import NOT_OBJECT, TOO_DEEP, too_deep
 
 CUT = "array ends in the middle of a record (still being written?)"
 BROKEN = "what follows in the array is not JSON"
@@ -47,10 +47,10 @@ def array_records(file: IO[bytes], book: Book) -> Iterator[dict[str, Any]]:
         msg = "is one JSON value that is neither an array nor a whole object."
         raise BadLog(msg) from None
     for record in records_inside(whole):
-        if isinstance(record, dict):
+        if isinstance(record, dict) and not too_deep(record):
             yield record
         else:
-            book.reject(NOT_OBJECT)
+            book.reject(TOO_DEEP if isinstance(record, dict) else NOT_OBJECT)
 
 
 def records_inside(whole: dict[str, Any]) -> list[Any]:
@@ -74,10 +74,12 @@ def _each(text: _Text, book: Book) -> Iterator[dict[str, Any]]:
         except _Broken as broken:
             book.reject(str(broken))
             return
-        if isinstance(record, dict):
-            yield record
-        else:
+        if not isinstance(record, dict):
             book.reject(NOT_OBJECT)
+        elif too_deep(record):
+            book.reject(TOO_DEEP)
+        else:
+            yield record
 
 
 class _Broken(ValueError):
