@@ -21,7 +21,7 @@ from audit.importers.repeats import REPEATED, Repeats
 from audit.importers.values import OddValue
 from audit.logs.files import ROLLOUTS, numeric_order
 from audit.logs.manifest import Manifest, read_manifest
-from audit.schema import LOG_PROBS, TOKEN_LISTS
+from audit.schema import COLUMNS, LOG_PROBS, TOKEN_LISTS
 
 PEEKED = 200
 """Records that are looked at for names before the first is read."""
@@ -209,4 +209,5 @@ IMPORTER = Importer(
     manifest=manifest,
     grouping="blocks",
     takes=frozenset(TARGETS),
+    holds=tuple(c.name for c in COLUMNS if not c.required or c.name == "reward"),
 )
