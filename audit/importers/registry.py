@@ -8,6 +8,8 @@ from audit.importers import (
     atropos,
     generic,
     nemo_rl,
+    oat,
+    oat_evals,
     open_instruct,
     open_instruct_traces,
     prime_hosted,
@@ -46,5 +48,7 @@ IMPORTERS: tuple[Importer, ...] = (
     art.IMPORTER,
     roll.IMPORTER,
     roll_board.IMPORTER,
+    oat.IMPORTER,
+    oat_evals.IMPORTER,
     generic.IMPORTER,
 )
