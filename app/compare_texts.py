@@ -35,8 +35,10 @@ def show(context: Context, a: Listed, b: Listed) -> None:
         list(by_id),
         key=PROMPT,
         bind="query-params",
-        format_func=lambda prompt_id: _told(by_id[prompt_id]),
+        # Of the id alone: the address carries what is shown.
+        format_func=fmt.visible,
     )
+    st.caption(_told(by_id[chosen]))
     visits = [compared.visit(context.root, run, chosen, until=result.last_step) for run in (a, b)]
     texts = [visit.prompt for visit in visits if isinstance(visit, Visit) and visit.prompt]
     if texts:
@@ -61,8 +63,11 @@ def _sum_up(result: SharedPrompts) -> None:
 
 
 def _told(prompt: SharedPrompt) -> str:
-    rewards = f"{fmt.number(prompt.reward_a)} → {fmt.number(prompt.reward_b)}"
-    return f"{fmt.visible(prompt.prompt_id)}   reward {rewards}   n = {prompt.n[0]} / {prompt.n[1]}"
+    rewards = f"{fmt.number(prompt.reward_a)} in A, {fmt.number(prompt.reward_b)} in B"
+    return (
+        f"Mean reward on this prompt: {rewards}; n = {prompt.n[0]} / {prompt.n[1]} responses, of one prompt: "
+        "no interval."
+    )
 
 
 def _side(context: Context, run: Listed, visit: Visit | str, prompt_id: str, until: int) -> None:

@@ -12,6 +12,7 @@ from audit.app import context as ctx
 from audit.report import format as fmt
 
 TABLE, FILTER = "runs_table", "find"
+ROW, TALLEST = 35, 700  # pixels
 PATIENCE = 0.8  # seconds between two looks at what was read so far
 
 context = ctx.current()
@@ -55,6 +56,7 @@ for count, run in enumerate(context.readable.values()):
             {name: [each[name] for each in seen] for name in run_table.order(seen)},
             hide_index=True,
             column_config=run_table.columns(seen),
+            height=min(ROW * (len(seen) + 1) + 3, TALLEST),
             lazy=False,
             alt="Runs of the directory, while they are read",
         )
@@ -93,6 +95,7 @@ if shown:
             {name: [each[name] for each in shown] for name in run_table.order(rows)},
             hide_index=True,
             key=TABLE,
+            height=min(ROW * (len(shown) + 1) + 3, TALLEST),
             on_select=choose,
             selection_mode="multi-row",
             column_config=run_table.columns(rows),
@@ -119,3 +122,14 @@ unreadable = [run for run in context.listed if run.error]
 if unreadable:
     st.subheader("Cannot be read")
     parts.table([{"": run.name, "why": fmt.visible(run.error)} for run in unreadable], "unreadable")
+
+
+@st.fragment(run_every="30s")
+def still_writing() -> None:
+    """Run the page again once a run has fallen silent: nothing in the directory says so."""
+    silent = time.time() - run_table.FRESH
+    if any(at is not None and silent >= at > now - run_table.FRESH for at in written.values()):
+        st.rerun()
+
+
+still_writing()

@@ -1,4 +1,4 @@
-"""The page Runs: one row a run with its numbers, states, curves; the filter and the choice are in the address."""
+"""The page Runs: a row a run with its numbers, states and curves; filter and choice are in the address."""
 
 from __future__ import annotations
 
