@@ -18,7 +18,7 @@ from audit.analyses.skips import Skips
 from audit.analyses.step_parts import StepPart, Weighed, compared_parts
 from audit.facts.step_rows import StepRows
 from audit.facts.weigh import coefficients_of
-from audit.facts.weight_sums import WeightSums, inner_products, weight_sums
+from audit.facts.weight_sums import WeightSums, inner_products, read_ahead, weight_sums
 from audit.objectives.objective import Objective
 from audit.stats import Estimate, bootstrap, cluster_sums, estimate
 
@@ -77,6 +77,7 @@ def one_step(step: StepRows, a: Objective, b: Objective) -> OneStep:
         An objective cannot be applied.
     """
     (a, of_a), (b, of_b) = fitted(step.rows, a), fitted(step.rows, b)
+    read_ahead(step.rows, [a, b])
     skips = Skips(step.rows)
     of_length = skips.attempt("length pressure", lambda: length_rows(step.rows))
     one, other = (_Applied(step, objective, of_length, skips) for objective in (a, b))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -11,8 +11,12 @@ import pyarrow as pa
 from audit.errors import AuditError, BadLog, closest
 from audit.facts.rows import RunRows
 from audit.logs import Run
+from audit.logs.parts import Part, TablePart
 from audit.logs.view import quote_name
 from audit.schema import BY_NAME
+
+PARTS = 8
+"""Parts that the rows are cut into, so that every core has some."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +106,15 @@ def step_rows(rows: RunRows, step: int) -> StepRows:
     run = Run.from_table(
         rows.run.path, rows.run.run_id, rows.run.manifest, table, format=rows.run.format, notes=rows.run.notes
     )
+    run = replace(run, parts=_cut(table, str(rows.run.path)))
     return StepRows(RunRows.read(run), here[shared], step, table)
+
+
+def _cut(table: pa.Table, name: str) -> tuple[Part, ...]:
+    """Parts of about equally many rows: facts of a run are computed part by part, side by side."""
+    size = max(-(-table.num_rows // PARTS), 1)
+    starts = range(0, max(table.num_rows, 1), size)
+    return tuple(TablePart(table.slice(start, size), name=name) for start in starts)
 
 
 def _read(run: Run, steps: np.ndarray) -> pa.Table:

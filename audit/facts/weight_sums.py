@@ -108,6 +108,22 @@ def inner_products(rows: RunRows, pairs: Sequence[tuple[Objective, Objective]]) 
     return np.column_stack([_dot(facts, terms[a], terms[b]) for a, b in at])
 
 
+def read_ahead(rows: RunRows, objectives: Sequence[Objective]) -> None:
+    """Have at hand what the sums of some objectives and the products of every two of them need: one pass.
+
+    Raises
+    ------
+    MissingColumn, BadLog
+        The log lacks what an objective needs.
+    """
+    if rows.facts is None:
+        return
+    found = [terms for terms in (_terms(rows, objective) for objective in objectives) if terms is not None]
+    names = [name for terms in found for name in weight_facts(terms.factors)]
+    names += [name for at, a in enumerate(found) for b in found[at + 1 :] for name in _dot_names(a, b)]
+    rows.facts.read(names)
+
+
 def _terms(rows: RunRows, objective: Objective) -> _Terms | None:
     factors = factors_of(objective, token_advantages=rows.has("token_advantage"))
     if factors is None:

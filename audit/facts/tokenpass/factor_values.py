@@ -118,8 +118,14 @@ def _masked(chunk: Chunk, values: Array, per_row: bool) -> Array:
 
 def _by_objective(chunk: Chunk, factor: Factor) -> Value:
     """The factor as the weights of an objective of its own, with nu = 1 and A = ±1."""
+    import torch
+
     from audit.objectives.weights import token_weights
 
+    if torch.get_num_threads() > 1:
+        # A pass has a worker for each core. Threads of torch beside them would wait for each other at the
+        # end of every operation on a chunk: thirty times as long on a machine that is busy otherwise.
+        torch.set_num_threads(1)
     tokens = as_tokens(chunk)
     sign = -1.0 if factor.sign < 0 else 1.0
     made = token_weights(tokens, _unit(tokens, sign), alone(factor))
