@@ -38,7 +38,10 @@ class Visit(msgspec.Struct, frozen=True):
     """How many there are."""
 
 
-_WHERE = "prompt_id = ? AND NOT coalesce(is_greedy, false) AND coalesce(epoch, 0) = 0"
+_WHERE = (
+    "prompt_id = ? AND NOT coalesce(is_greedy, false) "
+    "AND coalesce(epoch, 0) = (SELECT min(coalesce(epoch, 0)) FROM rollouts)"
+)
 
 
 def prompt_responses(run: Run, prompt_id: str, *, step: int | None = None, until: int | None = None) -> Visit:
