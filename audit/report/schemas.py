@@ -29,6 +29,7 @@ from audit.facts.store.inventory import CacheReport
 from audit.importers.into import Imported
 from audit.logs.sql_result import QueryResult
 from audit.report.as_json import as_json
+from audit.report.run_report import RunReport
 
 CONTRACTS: dict[str, Any] = {
     "explain": Explanation,
@@ -47,6 +48,7 @@ CONTRACTS: dict[str, Any] = {
     "cache": CacheReport,
     "import": Imported,
     "sql": QueryResult,
+    "report": RunReport,
 }
 """Verb → what it prints with ``--json``."""
 
