@@ -39,4 +39,9 @@ PAGES: dict[str, list[Any]] = {
         _page("tokens", "Tokens", "grid_on", "A response, token by token"),
         _page("what_if", "What if", "tune", "One step under another objective"),
     ],
+    "Look & share": [
+        _page("search", "Search", "search", "Responses by text, step, reward and more"),
+        _page("sql", "SQL", "database", "One SELECT over the rows of a run"),
+        _page("report", "Report", "description", "Take what was found along as a file"),
+    ],
 }
