@@ -31,7 +31,10 @@ JOINED = "exported sequences were joined to rows by their exact token ids"
 COVERED = "rows got the trainer's log-probs from token exports"
 
 
-class _Sequence(NamedTuple):
+class Sequence(NamedTuple):
+    """One exported sequence."""
+
+    ids: np.ndarray
     mask: np.ndarray
     lists: dict[str, np.ndarray]
     """float32 by column; those that the trainer did not compute are absent."""
@@ -56,7 +59,7 @@ class Exports:
 
     def __init__(self, files: list[Path], book: Book) -> None:
         self._book = book
-        self._held: dict[bytes, list[_Sequence]] = defaultdict(list)
+        self._held: dict[bytes, list[Sequence]] = defaultdict(list)
         self.whole = self.joined = self.rows = 0
         for file in files:
             if file.name == STABLE:
@@ -67,11 +70,11 @@ class Exports:
             aside = Book(tick=book.tick)
             odd = 0
             for record in records(file, aside):
-                made = _sequence(record)
+                made = sequence_of(record)
                 if made is None:
                     odd += 1
                     continue
-                self._held[made[0]].append(made[1])
+                self._held[_key(made.ids)].append(made)
                 self.whole += 1
             if odd + aside.rejected.total():
                 book.share(
@@ -88,20 +91,10 @@ class Exports:
         fits = [i for i, each in enumerate(alike) if given is not None and _has(each, branch.start, given)]
         found = alike.pop(fits[0] if fits else 0)
         self.joined += 1
-        start = branch.start
-        mask = found.mask[start:]
-        row["loss_mask"] = mask
-        for column, values in found.lists.items():
-            cut = values[start:]
-            if column == "token_advantage":
-                if row.get("advantage") is not None or row.get("token_advantage") is not None:
-                    continue
-                trained = cut[mask]
-                if len(trained) and np.all(trained == trained[0]):
-                    row["advantage"] = float(trained[0])
-                    continue
-            row[column] = cut
-        row["extra"] = row["extra"] | found.extra
+        columns = columns_of(found, branch.start)
+        if row.get("advantage") is not None or row.get("token_advantage") is not None:
+            columns = {name: each for name, each in columns.items() if "advantage" not in name}
+        row.update(columns, extra=row["extra"] | found.extra)
 
     def tell(self) -> None:
         """Say how many were joined."""
@@ -110,7 +103,21 @@ class Exports:
             self._book.share(COVERED, self.joined, self.rows)
 
 
-def _has(sequence: _Sequence, start: int, advantage: float) -> bool:
+def columns_of(sequence: Sequence, start: int) -> Row:
+    """Return the columns of the response, which begins at ``start``; one advantage where all are equal."""
+    mask = sequence.mask[start:]
+    columns: Row = {"loss_mask": mask}
+    for column, values in sequence.lists.items():
+        cut = values[start:]
+        trained = cut[mask]
+        if column == "token_advantage" and len(trained) and np.all(trained == trained[0]):
+            columns["advantage"] = float(trained[0])
+        else:
+            columns[column] = cut
+    return columns
+
+
+def _has(sequence: Sequence, start: int, advantage: float) -> bool:
     values = sequence.lists.get("token_advantage")
     trained = None if values is None else values[start:][sequence.mask[start:]]
     return trained is not None and bool(len(trained)) and bool(abs(trained[0] - advantage) < 1e-3)
@@ -120,7 +127,7 @@ def _key(ids: np.ndarray) -> bytes:
     return blake2b(ids.astype(np.int64).tobytes(), digest_size=16).digest()
 
 
-def _sequence(record: Row) -> tuple[bytes, _Sequence] | None:
+def sequence_of(record: Row) -> Sequence | None:
     """Take a line apart; None where its lists are missing, of other kinds, or of several lengths."""
     try:
         ids = np.asarray(record["token_ids"], np.int64)
@@ -135,11 +142,11 @@ def _sequence(record: Row) -> tuple[bytes, _Sequence] | None:
             elif values.shape not in (ids.shape, (0,)):
                 return None
         masked = {
-            name: sum(each is True for each in record[name])
+            name: record[name].count(True)
             for name in _VERDICTS
             if isinstance(record.get(name), list) and not {True, False}.isdisjoint(record[name])
         }
     except (KeyError, TypeError, ValueError, OverflowError):
         return None
     extra = {"rank": record.get("rank"), "micro_step": record.get("micro_step"), **masked}
-    return _key(ids), _Sequence(mask, lists, extra)
+    return Sequence(ids, mask, lists, extra)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from audit.importers.interface import Book, Row
@@ -18,6 +18,8 @@ COMPACT = {
 ROUNDED = "log-probs were rounded to 4 decimals when they were written (verifiers 0.4)"
 WEIGHTED = "loss weights other than 0 and 1 were taken as 1 for the loss mask"
 DECIMALS = 4
+LOOKED_AT = 64
+"""Log-probs of a response by which rounding is told."""
 
 
 class Tokens(NamedTuple):
@@ -60,7 +62,7 @@ def columns_of(along: list[Any], book: Book) -> Tokens:
         values = _spread(nodes, name)
         if values is not None:
             columns[column] = values[start:]
-    if "logp_sampler" in columns and all(v == round(v, DECIMALS) for v in columns["logp_sampler"] if v):
+    if ROUNDED not in book.notes and _rounded(columns.get("logp_sampler", ())):
         book.note(ROUNDED)
     advantages = _advantages(nodes, book)
     if advantages is not None:
@@ -70,6 +72,11 @@ def columns_of(along: list[Any], book: Book) -> Tokens:
         else:
             columns["token_advantage"] = advantages[start:]
     return Tokens(columns, ids, start)
+
+
+def _rounded(values: Sequence[float]) -> bool:
+    told = [value for value in values[:LOOKED_AT] if value]
+    return bool(told) and all(value == round(value, DECIMALS) for value in told)
 
 
 def _node(node: Mapping[str, Any]) -> _Node:

@@ -20,7 +20,7 @@ FIXTURES = Path(__file__).parent / "fixtures"
 SAMPLE = Path(__file__).parents[2] / "sample_logs" / "trl_completions"
 ANY = {"generic"}
 """Formats that take what no other takes."""
-UNREWARDED = {"skyrl", "oat-evals"}
+UNREWARDED = {"prime-rl-tokens", "skyrl", "oat-evals"}
 """Formats of tier 0: the trainer takes the rewards out before it writes, or samples each prompt once."""
 FOLDERS = {
     folder.name: folder for folder in FIXTURES.iterdir() if folder.is_dir() and folder.name[0] not in "._"

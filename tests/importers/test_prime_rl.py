@@ -182,6 +182,46 @@ def test_trap_an_export_without_its_marker_is_not_joined_until_it_comes(tmp_path
     assert all(row["logp_theta"] is not None for row in again if row["step"] == 10)
 
 
+@pytest.mark.parametrize("place", ["", "step_2", "step_2/rank_0.jsonl"])
+def test_exports_open_alone_with_what_the_trainer_saw(place) -> None:
+    run = open_run(RUN / "token_exports" / place)
+    assert run.format == "prime-rl-tokens"
+    made = held(run, "step", "prompt_length", "token_ids", "loss_mask", "logp_theta", "advantage", "length")
+    records = {}
+    for step in (1, 2, 10) if not place else (2,):
+        records |= {
+            (step, *ids): r for ids, r in exported(step).items() if "rank_0" not in place or r["rank"] == 0
+        }
+    assert len(made) == len(records)
+    for row in made:
+        (record,) = [
+            r
+            for (step, *ids), r in records.items()
+            if step == row["step"] and ids[-row["length"] :] == row["token_ids"]
+        ]
+        start = record["loss_mask"].index(True)
+        assert row["prompt_length"] == start
+        assert row["loss_mask"] == record["loss_mask"][start:]
+        assert row["logp_theta"] == pytest.approx(record["trainer_logprobs"][start:])
+        assert row["advantage"] == pytest.approx(record["advantages"][start])
+    assert any("were not finished" in note for note in run.notes) == (not place)
+
+
+def test_exports_that_contradict_themselves_are_counted(tmp_path) -> None:
+    (record, *_) = exported(1).values()
+    bad = [
+        record | {"loss_mask": [1] * len(record["token_ids"])},
+        record | {"entropy": [0.5]},
+        record | {"trainer_logprobs": "x"},
+        record | {"loss_mask": [False] * len(record["token_ids"])},
+        record,
+    ]
+    file = tmp_path / "step_1" / "rank_0.jsonl"
+    file.parent.mkdir()
+    file.write_text("".join(json.dumps(each) + "\n" for each in bad))
+    assert sorted(open_run(file).rejected.values()) == [1, 3]
+
+
 def test_trap_all_and_effective_are_never_added() -> None:
     assert len(units(RUN)) == 3
     assert all("/train/effective/" in unit.name for unit in units(RUN))
