@@ -123,10 +123,11 @@ def _touch_cause(
     at = np.flatnonzero(_takes_loss(rows) & (rows.step == rows.step.min()) & ~rows.greedy).tolist()
     scaled = sharper((rows, rows), (at, at), ("logp_old", "logp_theta")) if sizes[worse] > ANOTHER else None
     if scaled is not None:
-        id_, confidence = "sampling.temperature", 0.85
+        id_, confidence = "sampling.temperature", scaled.sure(0.85)
         summary += (
             f"{name}'s {('old', 'new')[scaled.colder]} log-probs are those of a temperature "
-            f"{scaled.factor:.2f} times lower (all {scaled.tokens:,} likely tokens gain): one of them "
+            f"{scaled.factor:.2f} times lower (read from {scaled.pairs or scaled.tokens:,} "
+            f"{'pairs of tokens that follow one prefix' if scaled.pairs else 'likely tokens'}): one of them "
             "is not divided by it."
         )
     elif kind == EQUAL:

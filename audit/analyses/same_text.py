@@ -104,12 +104,17 @@ def _reference(pair: Pair, texts: tuple[Texts, Texts], shared: list[tuple[str, A
     if colder is not None:
         # A trainer that divides its logits by the temperature does so for the reference too.
         summary = (
-            f"{len(gaps)} texts that both runs sampled have other reference log-probs in B, and all likely "
-            f"tokens ({colder.tokens:,} of probability above 1/2) are likelier in {'AB'[colder.colder]}: the "
-            f"same reference at a temperature {colder.factor:.2f} times lower, in sampling or in scoring."
+            f"{len(gaps)} texts that both runs sampled have other reference log-probs in B, and "
+            f"{colder.told}: the same reference at a temperature {colder.factor:.2f} times lower in "
+            f"{'AB'[colder.colder]}, in sampling or in scoring."
         )
-        evidence = {"texts": len(gaps), "tokens": colder.tokens, "factor": colder.factor}
-        return [finding("sampling.temperature", 0.9, summary, evidence)]
+        evidence = {
+            "texts": len(gaps),
+            "tokens": colder.tokens,
+            "pairs": colder.pairs,
+            "factor": colder.factor,
+        }
+        return [finding("sampling.temperature", colder.sure(0.9), summary, evidence)]
     summary = (
         f"{len(gaps)} texts that both runs sampled have other reference log-probs in B (median gap "
         f"{np.median(gaps):.3g} nats per response): another reference model, template or tokeniser."

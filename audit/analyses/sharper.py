@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from audit.analyses.same_prefix import Choices, choices
 from audit.facts.rows import RunRows
 from audit.logs.arrays import to_numpy
 
@@ -20,6 +21,12 @@ FLOOR = 1.02
 """Least ratio of logits at the lowest percent of them; heuristic."""
 MOST_TEXTS = 300
 """Texts whose tokens are read."""
+LEAST_PAIRS, LEAST_PLACES = 8, 4
+"""Pairs of tokens, and prefixes that they follow, by which a factor is judged; heuristic."""
+UNPAIRED = 0.6
+"""Confidence in a temperature that is read from the likely tokens alone; heuristic."""
+EXPLAINED = 0.9
+"""Share of the squared change between two tokens of one place that one factor must explain; heuristic."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +38,21 @@ class Sharper:
     factor: float
     """Temperature of the other run over that of the colder one, at most."""
     tokens: int
-    """Tokens of probability above one half that this is read from."""
+    """Tokens that this is read from: of probability above one half or, with ``pairs``, of shared prefixes."""
+    pairs: int = 0
+    """Pairs of tokens that follow one prefix and keep this one factor; 0: too few to ask."""
+
+    @property
+    def told(self) -> str:
+        """What it is read from, in words."""
+        if self.pairs:
+            return f"one factor scales the gaps of {self.pairs:,} pairs of tokens that follow one prefix"
+        colder = "AB"[self.colder]
+        return f"all likely tokens ({self.tokens:,} of probability above 1/2) are likelier in {colder}"
+
+    def sure(self, confidence: float) -> float:
+        """The confidence, or a low one where another model, sharper throughout, is not ruled out."""
+        return confidence if self.pairs else min(confidence, UNPAIRED)
 
 
 def sharper(
@@ -49,16 +70,42 @@ def sharper(
 
     Notes
     -----
-    With b the factor between the temperatures, a token of probability p > 1/2 in the warmer run has
-    q = p^b / (p^b + sum_j p_j^b) in the colder one, j over the other tokens. For b >= 1 that sum is at most
-    (1 - p)^b, with equality where one of them has all the rest: logit(q) / logit(p) >= b on every such token,
-    and the least of these ratios tells b. For another model they scatter around 1.
+    Two tokens i, j that follow one prefix have log q_i - log q_j = b (log p_i - log p_j), with one b at every
+    prefix, the factor between the temperatures; another model has another b at each. Where texts share too
+    few prefixes the likely tokens are asked, which tells less: a token of probability p > 1/2 in the warmer
+    run has q = p^b / (p^b + sum_j p_j^b) in the colder one, j over the other tokens. For b >= 1 that sum is
+    at most (1 - p)^b, with equality where one of them has all the rest: logit(q) / logit(p) >= b on every
+    such token, and the least of these ratios tells b. For another model they scatter around 1.
     """
     tokens = [_tokens(*side) for side in zip(sides, at, columns, strict=True)]
     same = [k for k in tokens[0] if k in tokens[1] and len(tokens[0][k]) == len(tokens[1][k])]
     if not same:
         return None
     values = [np.concatenate([side[k] for k in same]) for side in tokens]
+    if "token_ids" in sides[0].run.columns:
+        ids = _tokens(sides[0], at[0], "token_ids")
+        if all(len(ids[k]) == len(tokens[0][k]) for k in same):
+            prompts = [int(sides[0].prompt[at[0][k]]) for k in same]
+            found = choices(prompts, [ids[k] for k in same], values[0], values[1])
+            if len(found.a) >= LEAST_PAIRS and found.places >= LEAST_PLACES:
+                return _one_factor(found)
+    return _likelier(values)
+
+
+def _one_factor(found: Choices) -> Sharper | None:
+    """Whether the gaps between tokens of one place are those of the other run times one factor."""
+    size = float(np.sqrt(found.a @ found.a)), float(np.sqrt(found.b @ found.b))
+    if min(size) <= 0 or found.a @ found.b <= 0:
+        return None
+    factor = size[1] / size[0]
+    change, left = found.b - found.a, found.b - factor * found.a
+    # Over the factor, so that exchanging the runs changes nothing.
+    if max(factor, 1 / factor) < FLOOR or left @ left / factor > (1 - EXPLAINED) * (change @ change):
+        return None
+    return Sharper(int(factor > 1), max(factor, 1 / factor), found.tokens, len(found.a))
+
+
+def _likelier(values: list[np.ndarray]) -> Sharper | None:
     for colder in (0, 1):
         cold, warm = values[colder], values[1 - colder]
         told = (warm > np.log(LIKELY)) & (warm < np.log(CERTAIN)) & (cold < 0)

@@ -100,11 +100,11 @@ def _other_policy(pair: Pair, effect: Effect, middle: float, at: tuple[list[int]
         summary = f"{texts}: other weights, another template, or a temperature in one."
         return finding("model.init", 0.85, summary, evidence_of(effect, median_gap=middle))
     summary = (
-        f"{texts}, and all likely tokens ({colder.tokens:,} of probability above 1/2) are likelier in "
-        f"{'AB'[colder.colder]}: the same policy at a temperature {colder.factor:.2f} times lower."
+        f"{texts}, and {colder.told}: the same policy at a temperature {colder.factor:.2f} times lower in "
+        f"{'AB'[colder.colder]}."
     )
-    evidence = evidence_of(effect, tokens=colder.tokens, factor=colder.factor)
-    return finding("sampling.temperature", 0.85, summary, evidence)
+    evidence = evidence_of(effect, tokens=colder.tokens, pairs=colder.pairs, factor=colder.factor)
+    return finding("sampling.temperature", colder.sure(0.85), summary, evidence)
 
 
 def _repeats(pair: Pair) -> float | None:

@@ -69,7 +69,47 @@ def test_a_temperature_is_found_with_its_factor(tmp_path, temperature: float) ->
     assert factor * (1 - 1e-3) <= found.factor <= factor * 1.2
     mirrored = sharper((b, a), (at, at), ("logp_ref", "logp_ref"))
     assert mirrored is not None
-    assert (mirrored.colder, mirrored.factor) == (1 - found.colder, found.factor)
+    assert mirrored.colder == 1 - found.colder
+    assert mirrored.factor == pytest.approx(found.factor, rel=1e-9)
+    # Exact but for float32: the pairs of one place, not the inequality, were asked.
+    assert found.factor == pytest.approx(factor, rel=1e-4)
+    assert found.pairs >= 8
+
+
+def each_place_sharper(rows: Rows, *, alike: bool) -> Rows:
+    """Every likely token likelier: by one factor, or by another one at each place."""
+    made = []
+    for row in rows:
+        values = []
+        for place, token in enumerate(row["token_ids"]):
+            own = np.random.default_rng(sum(map(ord, row["prompt_id"])) + place).uniform(1.05, 3.0)
+            logits = logits_of(row["prompt_id"], place, 0) * (1.5 if alike else own)
+            values.append(logits.log_softmax(-1)[token].item())
+        made.append(row | {"logp_ref": values})
+    return made
+
+
+@pytest.mark.parametrize("alike", [True, False])
+def test_a_model_that_is_sharper_by_another_factor_at_each_place(tmp_path, alike: bool) -> None:
+    rows = base()
+    a = RunRows.read(write(tmp_path / "a", scored(rows, ALL)))
+    b = RunRows.read(write(tmp_path / "b", each_place_sharper(rows, alike=alike)))
+    at = list(range(len(rows)))
+    found = sharper((a, b), (at, at), ("logp_ref", "logp_ref"))
+    assert (found is not None) is alike
+
+
+def test_without_ids_the_likely_tokens_are_asked_and_told_less_surely(tmp_path) -> None:
+    rows = [
+        [{k: v for k, v in r.items() if k != "token_ids"} for r in scored(base(), ALL, temperature=t)]
+        for t in (1.0, 0.6)
+    ]
+    a, b = (RunRows.read(write(tmp_path / name, side)) for name, side in zip("ab", rows, strict=True))
+    at = list(range(len(rows[0])))
+    found = sharper((a, b), (at, at), ("logp_ref", "logp_ref"))
+    assert found is not None
+    assert (found.colder, found.pairs, found.sure(0.9)) == (1, 0, 0.6)
+    assert 1 / 0.6 * (1 - 1e-3) <= found.factor <= 1 / 0.6 * 1.2
 
 
 def test_another_model_is_no_temperature(tmp_path) -> None:
