@@ -16,6 +16,8 @@ from audit.report import format as fmt
 
 FRESH = 120.0
 """A run whose last write is no longer ago, in seconds, is called still writing; heuristic."""
+_FAR = 20.0
+"""Curves share a scale unless together they span more than so many times the typical one; heuristic."""
 WRITING, CONTRADICTS, LEFT_OUT, READING, UNREADABLE = (
     *("writing", "not as declared", "rows left out"),
     *("reading…", "not read"),
@@ -158,12 +160,11 @@ def _inferred(found: RunOverview) -> str:
 
 
 def _curve(label: str, curves: Sequence[Sequence[float]]) -> Any:
+    spans = sorted(max(curve) - min(curve) for curve in curves if len(curve) > 1)
     values = [value for curve in curves for value in curve]
-    ends = {"y_min": min(values), "y_max": max(values)} if values and min(values) < max(values) else {}
+    ends, told = {}, "every run on its own scale, for some lie far from the others"
+    if spans and 0 < max(values) - min(values) <= _FAR * spans[len(spans) // 2]:
+        ends, told = {"y_min": min(values), "y_max": max(values)}, "one scale for all runs"
     return st.column_config.LineChartColumn(
-        label,
-        width=120,
-        color="blue",
-        help="Means over bins of the run's steps; one scale for all runs.",
-        **ends,
+        label, width=120, color="blue", help=f"Means over bins of the run's steps; {told}.", **ends
     )

@@ -6,13 +6,12 @@ import time
 from typing import Any
 
 import streamlit as st
-from audit.app import cached, links, look, parts, run_table
+from audit.app import cached, links, look, run_table
 from audit.app import context as ctx
-
-from audit.report import format as fmt
 
 TABLE, FILTER = "runs_table", "find"
 ROW, TALLEST = 35, 700  # pixels
+MOST = 50  # unreadable runs that are told one by one
 PATIENCE = 0.8  # seconds between two looks at what was read so far
 
 context = ctx.current()
@@ -118,10 +117,13 @@ with links_place:
             links.single_run_links()
     elif rows:
         st.caption("Tick one run to open its pages, two or more to compare them.")
-unreadable = [run for run in context.listed if run.error]
+unreadable = [{"run": run.name, "why": run.error} for run in context.listed if run.error]
+unreadable += [{"run": name, "why": held} for name, held in found.items() if isinstance(held, str)]
 if unreadable:
     st.subheader("Cannot be read")
-    parts.table([{"": run.name, "why": fmt.visible(run.error)} for run in unreadable], "unreadable")
+    look.rows(unreadable[:MOST])
+    if len(unreadable) > MOST:
+        st.caption(f"and {len(unreadable) - MOST:,} more")
 
 
 @st.fragment(run_every="30s")

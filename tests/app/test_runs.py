@@ -13,6 +13,7 @@ import pytest
 import streamlit as st
 from audit.app import run_table
 from audit.app.listing import Listed
+from loose import write_loose
 from streamlit.testing.v1 import AppTest
 from synthetic import centred, rollouts, with_advantages, write
 
@@ -106,7 +107,25 @@ def test_a_run_that_is_not_read_yet_has_a_row_of_the_same_columns() -> None:
     assert set(made) == set(run_table.ORDER)
     assert run_table.matches(made, "reading trl")
     assert run_table.order([made]) == [name for name in run_table.ORDER if name != "problems"]
-    assert run_table.columns([made])["reward"]["type_config"]["y_max"] is None
+
+
+def test_curves_share_a_scale_unless_one_lies_far_away() -> None:
+    def ends(*curves: list[float]) -> tuple[float | None, float | None]:
+        config = run_table.columns([{"reward": curve, "lengths": []} for curve in curves])
+        return config["reward"]["type_config"]["y_min"], config["reward"]["type_config"]["y_max"]
+
+    assert ends([0.1, 0.5], [0.4, 0.9], []) == (0.1, 0.9)
+    assert ends([0.1, 0.5], [0.4, 0.9], [1e9, 2e9]) == (None, None)
+    assert ends([], [0.5]) == (None, None)
+
+
+def test_a_run_whose_rows_cannot_be_read_is_told(tmp_path, monkeypatch) -> None:
+    rows = rollouts(steps=2)
+    rows[3]["step"] = None
+    write_loose(tmp_path / "null", rows)
+    at = page(monkeypatch, tmp_path)
+    assert [list(state) for state in table(at)["state"]] == [["not read"]]
+    assert "step is null in 1 of" in "".join(element.proto.body for element in at.get("html"))
 
 
 @pytest.mark.parametrize("folder", ["team", "testbed", ""])

@@ -37,9 +37,9 @@ def test_it_lists_every_run_and_says_which_cannot_be_read(tmp_path, monkeypatch)
     assert table["framework"].tolist() == ["trl 1.16.0", ""]
     assert table["declared"].tolist() == ["grpo", "dapo"]
     assert table["responses"].tolist() == [3 * 4 * 8 * 2] * 2
-    unreadable = at.dataframe[1].value
-    assert unreadable[""].tolist() == ["torn"]
-    assert "Parquet" in unreadable["why"][0]
+    (unreadable,) = [element.proto.body for element in at.get("html") if "why" in element.proto.body]
+    assert ">torn</td>" in unreadable
+    assert "no readable Parquet file" in unreadable
 
 
 def test_text_of_a_log_is_never_markdown(tmp_path, monkeypatch) -> None:
