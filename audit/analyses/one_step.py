@@ -16,9 +16,10 @@ from audit.analyses.length_rows import LengthRows, length_rows
 from audit.analyses.skipped import Skipped
 from audit.analyses.skips import Skips
 from audit.analyses.step_parts import StepPart, Weighed, compared_parts
+from audit.facts.pair_sums import pair_sums
 from audit.facts.step_rows import StepRows
-from audit.facts.weigh import coefficients_of
-from audit.facts.weight_sums import WeightSums, inner_products, read_ahead, weight_sums
+from audit.facts.weight_sums import WeightSums
+from audit.objectives.coefficients import Coefficients
 from audit.objectives.objective import Objective
 from audit.stats import Estimate, bootstrap, cluster_sums, estimate
 
@@ -77,12 +78,14 @@ def one_step(step: StepRows, a: Objective, b: Objective) -> OneStep:
         An objective cannot be applied.
     """
     (a, of_a), (b, of_b) = fitted(step.rows, a), fitted(step.rows, b)
-    read_ahead(step.rows, [a, b])
     skips = Skips(step.rows)
     of_length = skips.attempt("length pressure", lambda: length_rows(step.rows))
-    one, other = (_Applied(step, objective, of_length, skips) for objective in (a, b))
-    dots = inner_products(step.rows, [(a, b)])[step.here, 0]
-    distance, scale, n = _apart(one, other, dots)
+    pair = pair_sums(step.rows, a, b)
+    one, other = (
+        _Applied(step, objective, sums, coefficients, of_length, skips)
+        for objective, sums, coefficients in zip((a, b), pair.sums, pair.coefficients, strict=True)
+    )
+    distance, scale, n = _apart(one, other, pair.dot[step.here])
     zeroed = _zeroed(one, other)
     lost = int(step.here.sum()) - n
     notes = list(dict.fromkeys([*of_a, *of_b]))
@@ -109,14 +112,16 @@ class _Applied:
 
     step: StepRows
     objective: Objective
+    whole: WeightSums
+    """Of all rows, shape (R,)."""
+    coefficients: Coefficients
     lengths: LengthRows | None
     skips: Skips
 
     @cached_property
     def sums(self) -> WeightSums:
         """Arrays of shape (H,)."""
-        found = weight_sums(self.step.rows, self.objective)
-        return WeightSums(*(values[self.step.here] for values in found))
+        return WeightSums(*(values[self.step.here] for values in self.whole))
 
     @cached_property
     def tokens(self) -> np.ndarray:
@@ -128,7 +133,7 @@ class _Applied:
 
     @cached_property
     def weighed(self) -> Weighed:
-        made = coefficients_of(self.step.rows, self.objective)
+        made = self.coefficients
         active = (made.kept & ~made.masked)[self.step.here]
         advantage = np.where(active, made.advantage[self.step.here], 0.0)
         return Weighed(np.abs(self.sums.policy), self.tokens, advantage, self.cluster)

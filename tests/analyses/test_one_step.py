@@ -9,9 +9,11 @@ from collections import defaultdict
 import pytest
 from synthetic import rollouts, write
 
+from audit.analyses.fitted import fitted
 from audit.analyses.one_step import one_step
 from audit.facts.rows import RunRows
 from audit.facts.step_rows import step_rows
+from audit.facts.weigh import weigh
 from audit.objectives.catalogue import named
 from audit.objectives.objective import from_dict
 
@@ -149,6 +151,23 @@ def test_difficulty_is_the_success_rate_of_the_group(found, step_and_rows, truth
         name: sum(test(rates[row["group_id"]]) for row in step_and_rows[1]) for name, test in inside.items()
     }
     assert counts == {name: n for name, n in wanted.items() if n}
+
+
+@pytest.mark.parametrize("name", ["kimi", "clip_cov", "kl_cov", "reinforce_pp"])
+def test_what_is_weighed_token_by_token_agrees_with_the_weights_themselves(step_and_rows, name) -> None:
+    step, _ = step_and_rows
+    a, b = (fitted(step.rows, objective)[0] for objective in (from_dict(PLAIN), named(name)))
+    one, other = (
+        [w for batch in weigh(step.rows, objective) for w in batch.weights.weight.tolist()]
+        for objective in (a, b)
+    )
+    aa, bb, ab = (
+        math.fsum(x * y for x, y in zip(p, q, strict=True))
+        for p, q in ((one, one), (other, other), (one, other))
+    )
+    found = one_step(step, a, b)
+    assert found.distance.value == pytest.approx(1 - ab / math.sqrt(aa * bb), rel=1e-6)
+    assert found.scale.value == pytest.approx(math.sqrt(bb / aa), rel=1e-6)
 
 
 def test_the_same_objective_twice_is_no_distance(step_and_rows) -> None:
