@@ -31,3 +31,8 @@ def test_every_alias_is_on_the_page() -> None:
     for names in ALIASES.values():
         for name in names.split():
             assert name in text
+
+
+def test_a_format_without_rewards_reaches_no_tier() -> None:
+    for each in described(IMPORTERS):
+        assert (each.tier >= 1) == ("reward" in each.holds), each.name
