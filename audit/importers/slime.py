@@ -18,6 +18,7 @@ from audit.errors import BadLog
 from audit.importers.interface import Book, Detection, Importer, Row, Source, Unit
 from audit.importers.near import having, manifest_near
 from audit.importers.slime_files import load, plain_of
+from audit.importers.slime_groups import grouped
 from audit.importers.slime_rows import Rewards, sampled, trained
 from audit.importers.slime_train import Trained, read_trained
 from audit.importers.store import in_numeric_order
@@ -96,9 +97,11 @@ def rows(unit: Unit, source: Source, book: Book) -> Iterator[Row]:
     made = read_trained(shards, book)
     if samples is None:
         book.note("no rollout file: rows are those of the train file, without texts and group ids")
-        yield from _trained_alone(made, step, book)
+        yield from grouped(_trained_alone(made, step, book), step, source.group_size, book)
         return
-    yield from _joined(samples, made if shards else None, step, Rewards.of(source, book), book)
+    joined = _joined(samples, made if shards else None, step, Rewards.of(source, book), book)
+    named = all(isinstance(s, Mapping) and s.get("group_index") is not None for s in samples)
+    yield from joined if named else grouped(joined, step, source.group_size, book)
 
 
 def manifest(path: Path) -> Manifest:
@@ -203,7 +206,6 @@ IMPORTER = Importer(
     takes=frozenset({"reward"}),
     rows=rows,
     manifest=manifest,
-    grouping="blocks",
     cannot="no log-probs of the current policy; without train_data no old log-probs and no advantages",
     holds=(
         *("trajectory_id", "turn", "prompt", "response", "prompt_length", "length", "token_ids", "loss_mask"),

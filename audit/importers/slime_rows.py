@@ -26,6 +26,10 @@ _OWN = {
     *("group_index", "prompt", "tokens", "response", "response_length", "reward", "loss_mask"),
     *("rollout_log_probs", "weight_versions", "status"),
 }
+_WHICH = (
+    "reward is an object: say which number counts (rlaudit import --column reward=NAME, or [columns] in "
+    "rlaudit.toml)"
+)
 _LEFT = {"returns", "kl", "opd_reverse_kl", "teacher_log_probs"}
 
 
@@ -54,7 +58,7 @@ class Rewards(NamedTuple):
             (name,) = parts
             self.book.note(f"the reward is an object with one number, {name}, which is taken")
             return number(parts[name], "reward"), parts
-        raise OddValue("reward is an object; say which number counts, as --column reward=NAME")
+        raise OddValue(_WHICH)
 
 
 def sampled(sample: Mapping[str, Any], step: int, rewards: Rewards, raw: Any) -> Row:

@@ -260,3 +260,17 @@ def test_any_samples_are_rows_or_counted(tmp_path, changes, trained, raw) -> Non
     assert made.read == made.rows + sum(made.rejected.values()) == len(changes)
     alone = convert(IMPORTER, Unit("0", files[1:]), source, tmp_path / "out.parquet")
     assert alone.read == alone.rows + sum(alone.rejected.values()) <= len(trained)
+
+
+def test_samples_without_a_group_number_are_blocks_of_a_prompt(tmp_path) -> None:
+    run = open_run(dump(tmp_path, [sample(at, group_index=None) for at in range(6)]))
+    assert list(Counter(row["group_id"] for row in held(run, "group_id")).values()) == [2, 2, 2]
+    assert any("contiguous blocks of 2" in note for note in run.notes)
+
+
+def test_a_prompt_drawn_twice_in_mixed_order_is_left_out_and_counted(tmp_path) -> None:
+    samples = [sample(at, group_index=None) for at in (*range(80), 0, 2, 1, 3)]
+    run = open_run(dump(tmp_path, [*samples, sample(0)]))
+    # Of two prompts four rows each cannot be told apart; a sample with a number keeps its group.
+    assert sum(run.rejected.values()) == 8
+    assert len(held(run, "group_id")) == 77
