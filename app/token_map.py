@@ -114,4 +114,4 @@ def _name(found: Tokens, at: int, texts: Mapping[int, str]) -> str:
     if ids is None:
         return "ids are not logged"
     text = texts.get(int(ids[at]))
-    return f"id {ids[at]}" + ("" if text is None else f" · {fmt.visible(text)[:200]!r}")
+    return f"id {ids[at]}" + ("" if text is None else f" · “{fmt.visible(text)[:200]}”")

@@ -99,21 +99,16 @@ if isinstance(found, str):
         st.code(token_map.lines(response.text), language=None, wrap_lines=True)
     st.stop()
 
-measures = list(found.view.measures)
-keep("colour", measures)
+# The address holds what a person reads.
+measures = {SCALES[name].title: name for name in found.view.measures}
+keep("colour", list(measures))
 with at_colour:
-    measure = st.segmented_control(
-        "Colour",
-        measures,
-        default="weight",
-        required=True,
-        key="colour",
-        format_func=lambda name: SCALES[name].title,
-        bind="query-params",
+    colour = st.segmented_control(
+        "Colour", list(measures), default="weight", required=True, key="colour", bind="query-params"
     )
 texts, how = cached_step.texts(context.root, listed)
-place = {"run": listed.name, "step": step, "group": group, "sample": sample}
-place |= {"from": start, "colour": measure}
-token_map.show(found, from_dict(found.objective), measure, texts, place)
+place = {"run": fmt.visible(listed.name), "step": step, "group": fmt.visible(group), "sample": sample}
+place |= {"from": start, "colour": colour}
+token_map.show(found, from_dict(found.objective), measures[colour], texts, place)
 st.caption(f"{fmt.visible(how[:1].upper() + how[1:])}. Colours are the same for every response and run.")
 parts.doubts_and_skips([*view.skipped, *found.notes], [])

@@ -11,7 +11,7 @@ from audit.app.steps import pick_step
 
 from audit.objectives.catalogue import CATALOGUE, named
 from audit.report import format as fmt
-from audit.report.step_charts import OWN, TITLES, betas_chart, parts_chart
+from audit.report.step_charts import MEASURES, OWN, TITLES, betas_chart, parts_chart
 from audit.report.step_words import headline, rows_of
 
 context = ctx.current()
@@ -46,16 +46,16 @@ before, called = (own, OWN) if own is not None else (base, start)
 result = parts.or_stop(cached_step.one_step(context.root, listed, step, before, wanted))
 parts.verdict(headline(result))
 parts.table(rows_of(result, called), "side-by-side", height="content")
-measure = st.segmented_control(
+shown = st.segmented_control(
     "Measure",
-    ["share", "per_token"],
-    default="share",
+    list(MEASURES),
+    default="share of the gradient",
     required=True,
-    format_func={"share": "share of the gradient", "per_token": "weight of a token"}.__getitem__,
     key="measure",
     bind="query-params",
     label_visibility="collapsed",
 )
+measure = MEASURES[shown]
 colour = context.colours[listed.name]
 for kinds in (("length", "difficulty"), ("sign", "beta")):
     for column, kind in zip(st.columns(2), kinds, strict=True):
@@ -65,7 +65,7 @@ for kinds in (("length", "difficulty"), ("sign", "beta")):
                     lambda: betas_chart(result, colour, own=called), "Effective beta by success rate", "betas"
                 )
             else:
-                alt = f"{measure} by {TITLES[kind]}, the run's own objective and the other one"
+                alt = f"{shown} by {TITLES[kind]}, the run's own objective and the other one"
                 parts.chart(
                     lambda k=kind: parts_chart(result, k, measure, colour, own=called), alt, f"by-{kind}"
                 )

@@ -28,6 +28,7 @@ _SCHEMA = {
     **dict.fromkeys(("value", "low", "high"), pl.Float64),
 }
 Measure = Literal["share", "per_token"]
+MEASURES: dict[str, Measure] = {"share of the gradient": "share", "weight of a token": "per_token"}
 
 
 def parts_frame(parts: Sequence[StepPart], measure: Measure, own: str = OWN) -> pl.DataFrame:

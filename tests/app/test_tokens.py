@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+import re
 import sys
+from html import unescape
 from pathlib import Path
+from urllib.parse import parse_qs
 
 import audit.app
 import pytest
@@ -52,6 +55,17 @@ def test_a_link_leads_to_the_formula_of_one_token(logs, monkeypatch) -> None:
     assert html(at).count("<a href=") == row["length"]
     assert "token=0" in html(at)
     assert "outline:2px solid" in html(at)
+
+
+def test_every_link_of_the_map_brings_its_own_page_back(logs, monkeypatch) -> None:
+    at = page(monkeypatch, logs, step="4", group="1-2", sample="2", colour="log-prob gap", **{"from": "dapo"})
+    href = unescape(re.findall(r'<a href="([^"]*)"', html(at))[-1])
+    query = {name: values[0] for name, values in parse_qs(href.removeprefix("?")).items()}
+    again = page(monkeypatch, logs, **query)
+    assert again.session_state["colour"] == "log-prob gap"
+    assert again.selectbox(key="from").value == "dapo"
+    assert (again.selectbox(key="group").value, again.session_state["sample"]) == ("1-2", "2")
+    assert again.number_input(key="token").value == html(at).count("<a href=") - 1
 
 
 def test_the_group_is_side_by_side_with_advantages_under_several_objectives(logs, monkeypatch) -> None:
@@ -125,8 +139,7 @@ def test_a_log_without_tokens_shows_its_group_and_says_why_there_are_no_weights(
     assert any(code.value == "answer 0" for code in at.get("code"))
 
 
-@pytest.mark.parametrize("name", ["gspo-seed1", "rloo-seed1"])
-@pytest.mark.parametrize("objective", ["cispo", "gspo"])
+@pytest.mark.parametrize(("name", "objective"), [("gspo-seed1", "cispo"), ("rloo-seed1", "gspo")])
 def test_sample_logs(name, objective, monkeypatch) -> None:
     at = page(monkeypatch, SAMPLES / "team", run=name, token="1", **{"from": objective})
     assert at.get("html")

@@ -93,8 +93,9 @@ def test_a_widget_writes_the_change_and_the_numbers_follow(logs, monkeypatch) ->
 
 def test_the_address_alone_brings_the_objective_back(logs, monkeypatch) -> None:
     text = '\'clip={"kind":"none"}\' kl.loss=null aggregation.kind=token-mean'
-    at = page(monkeypatch, logs, "what_if", step="2", set=text, measure="per_token")
+    at = page(monkeypatch, logs, "what_if", step="2", set=text, measure="weight of a token")
     assert at.selectbox(key="step").value == 2
+    assert charts(at)[0]["layer"][0]["encoding"]["y"]["title"] == "weight of a token, mean = 1"
     shown = json.loads(at.get("code")[-1].value)
     assert (shown["clip"], shown["kl"]["loss"]) == ({"kind": "none"}, None)
     assert shown["aggregation"]["kind"] == "token-mean"
@@ -163,7 +164,7 @@ def test_a_log_without_tokens_says_what_it_needs(tmp_path, monkeypatch) -> None:
     assert any("token_ids" in text.value for text in at.text)
 
 
-@pytest.mark.parametrize("name", ["gspo-seed1", "cispo-seed1", "rloo-seed1"])
+@pytest.mark.parametrize("name", ["gspo-seed1", "cispo-seed1"])
 def test_sample_logs(name, monkeypatch) -> None:
     at = page(monkeypatch, SAMPLES / "team", "what_if", run=name, **{"from": "dapo"})
     assert any("direction" in text.value for text in at.text)
