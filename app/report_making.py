@@ -8,12 +8,13 @@ from typing import Any
 
 import streamlit as st
 from audit.app import cached
+from audit.app.compared import explained_many
 from audit.app.context import Context
 from audit.app.listing import Listed
 
 from audit.errors import AuditError
 from audit.logs import Run
-from audit.report.run_report import RunReport, measured, run_report
+from audit.report.run_report import RunReport, run_report
 
 
 def made(context: Context, runs: Sequence[Listed], sections: Sequence[str], hashed: bool) -> Any:
@@ -29,7 +30,7 @@ def made(context: Context, runs: Sequence[Listed], sections: Sequence[str], hash
             return cached.analysis(context.root, listed[0], section)
         if len(listed) == 2:
             return cached.explained(context.root, *listed)
-        return measured(section, of)
+        return explained_many(context.root, listed)
 
     with st.status("Making the report…") as status:
         try:

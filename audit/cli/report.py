@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from audit.cli.options import place
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from audit.logs import Run
 
 
 def register(app: typer.Typer) -> None:
@@ -49,6 +54,21 @@ def report(
     opened = [open_run(path) for path in runs]
     check_output(out, ENDINGS, (file.path for run in opened for file in run.files))
     with working(f"reporting on {', '.join(run.run_id for run in opened)}"):
-        made = run_report(opened, chosen, hashed=hashed)
+        made = run_report(opened, chosen, measure=measured, hashed=hashed)
     write_run_report(made, out)
     typer.echo(f"Report written to {out}")
+
+
+def measured(section: str, runs: Sequence[Run]) -> Any:
+    """Compute one section of a report.
+
+    Raises
+    ------
+    AuditError
+        The log cannot answer it.
+    """
+    from audit import api
+
+    if section == "explain":
+        return api.explain(*runs) if len(runs) == 2 else api.explain_many(list(runs))
+    return getattr(api, {"length": "length_bias"}.get(section, section))(runs[0])

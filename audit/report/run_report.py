@@ -56,7 +56,7 @@ def run_report(
     runs: Sequence[Run],
     sections: Sequence[str] = (),
     *,
-    measure: Measure | None = None,
+    measure: Measure,
     hashed: bool = True,
     progress: Callable[[str], None] = lambda _: None,
 ) -> RunReport:
@@ -66,8 +66,8 @@ def run_report(
     ----------
     sections : sequence of str
         Keys of :data:`SECTIONS`; without any, all of them. ``explain`` needs two runs or more.
-    measure : callable, optional
-        Gives results that are known already; without it they are computed.
+    measure : callable
+        Computes a result, or gives one that is known already.
     hashed : bool
         Whether the content of every file is read for its SHA-256.
     progress : callable
@@ -84,17 +84,16 @@ def run_report(
     if not runs:
         msg = "a report needs at least one run."
         raise AuditError(msg)
-    make = measure or measured
     made = []
     for name in chosen:
         if name == "explain":
             if len(runs) > 1:
                 progress("comparing the runs")
-                made.append(_section(name, runs, make))
+                made.append(_section(name, runs, measure))
             continue
         for run in runs:
             progress(f"{name} of {run.run_id}")
-            made.append(_section(name, [run], make))
+            made.append(_section(name, [run], measure))
     progress("reading the files")
     return RunReport(
         runs=[mark_run(run, hashed=hashed) for run in runs],
@@ -122,24 +121,9 @@ def check_sections(sections: Sequence[str]) -> list[str]:
     return [name for name in SECTIONS if not sections or name in sections]
 
 
-def measured(section: str, runs: Sequence[Run]) -> Any:
-    """Compute one section.
-
-    Raises
-    ------
-    AuditError
-        The log cannot answer it.
-    """
-    from audit import api
-
-    if section == "explain":
-        return api.explain(*runs) if len(runs) == 2 else api.explain_many(list(runs))
-    return getattr(api, {"length": "length_bias"}.get(section, section))(runs[0])
-
-
-def _section(name: str, runs: Sequence[Run], make: Measure) -> Section:
+def _section(name: str, runs: Sequence[Run], measure: Measure) -> Section:
     try:
-        result = make(name, runs)
+        result = measure(name, runs)
     except AuditError as error:
         result = str(error)
     failed = result if isinstance(result, str) else None

@@ -67,5 +67,5 @@ def test_one_run_has_nothing_to_explain(monkeypatch, logs) -> None:
 def test_the_name_of_the_file_is_safe(logs) -> None:
     from audit.logs import open_run
 
-    report = run_report([open_run(logs / "one")], ["summary"], hashed=False)
+    report = run_report([open_run(logs / "one")], ["summary"], measure=lambda *_: "", hashed=False)
     assert file_name(report, "html") == "rlaudit-img-src-x-b-..-..-etc-passwd.html"

@@ -11,9 +11,10 @@ import jsonschema
 import pytest
 from synthetic import rollouts, write
 
+from audit.cli.report import measured
 from audit.errors import AuditError, UnknownName
 from audit.logs import Run
-from audit.report.run_report import SECTIONS, measured, run_report
+from audit.report.run_report import SECTIONS, run_report
 from audit.report.run_report_page import report_html, report_json, report_markdown, write_run_report
 from audit.report.schemas import schema_of
 
@@ -30,7 +31,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
 
 
 def test_every_section_is_there_or_says_why_not(runs) -> None:
-    report = run_report(runs[1:])
+    report = run_report(runs[1:], measure=measured)
     assert [section.section for section in report.sections] == [
         name for name in SECTIONS if name != "explain"
     ]
@@ -44,7 +45,7 @@ def test_every_section_is_there_or_says_why_not(runs) -> None:
 
 
 def test_two_runs_are_explained_and_each_is_measured(runs) -> None:
-    report = run_report(runs, ["summary", "explain"])
+    report = run_report(runs, ["summary", "explain"], measure=measured)
     assert [(s.section, len(s.runs)) for s in report.sections] == [
         ("explain", 2),
         ("summary", 1),
@@ -56,7 +57,7 @@ def test_two_runs_are_explained_and_each_is_measured(runs) -> None:
 
 
 def test_files_are_named_by_what_they_hold(runs) -> None:
-    report = run_report(runs, ["summary"])
+    report = run_report(runs, ["summary"], measure=measured)
     for mark, run in zip(report.runs, runs, strict=True):
         assert {file.path for file in mark.files} == {"run.json", *(file.name for file in run.files)}
         for file in mark.files:
@@ -69,7 +70,7 @@ def test_files_are_named_by_what_they_hold(runs) -> None:
             assert all(file.sha256 in page for file in mark.files)
     assert all(
         file.sha256 is None
-        for mark in run_report(runs, ["summary"], hashed=False).runs
+        for mark in run_report(runs, ["summary"], hashed=False, measure=measured).runs
         for file in mark.files
     )
     assert {"python", "torch", "rlaudit", "schema"} <= report.versions.keys()
@@ -97,7 +98,7 @@ def test_results_that_are_known_are_taken_as_they_are(runs) -> None:
 
 
 def test_text_of_a_log_does_not_act(runs) -> None:
-    report = run_report(runs[:1], ["summary", "check"])
+    report = run_report(runs[:1], ["summary", "check"], measure=measured)
     page = report_html(report)
     assert "<img" not in page
     assert "&lt;img src=x" in page
@@ -112,7 +113,7 @@ def test_text_of_a_log_does_not_act(runs) -> None:
 
 
 def test_json_is_the_whole_report_by_its_schema(runs, tmp_path) -> None:
-    report = run_report(runs[1:], ["summary"])
+    report = run_report(runs[1:], ["summary"], measure=measured)
     for name in ("r.json", "r.html", "r.md"):
         write_run_report(report, tmp_path / name)
     told = json.loads((tmp_path / "r.json").read_text(encoding="utf-8"))
@@ -123,9 +124,9 @@ def test_json_is_the_whole_report_by_its_schema(runs, tmp_path) -> None:
 
 def test_unknown_sections_and_no_runs_are_refused(runs) -> None:
     with pytest.raises(UnknownName, match="summary"):
-        run_report(runs, ["sumary"])
+        run_report(runs, ["sumary"], measure=measured)
     with pytest.raises(AuditError, match="at least one run"):
-        run_report([])
+        run_report([], measure=measured)
 
 
 def test_the_verb_writes_it_outside_of_the_log(runs, tmp_path, capsys) -> None:
