@@ -174,7 +174,8 @@ def manifest(path: Path) -> Manifest:
         )
 
     # Above the output directory a config may be of another run: only one that names the directory counts.
-    inside = int(folder != root)
+    # The tables of W&B lie in files/media/table, beside the run's own files/config.yaml.
+    inside = 2 if (folder.parent.name, folder.name) == ("media", "table") else int(folder != root)
     found = near(own, inside)
     return found if found.config is not None or found.declared else near(names_it, inside + 1)
 

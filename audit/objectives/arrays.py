@@ -55,7 +55,8 @@ def count_codes(index: Array) -> int:
 def group_sum(values: Array, index: Array, num_groups: int) -> Array:
     """Sum ``values``, shape (R,), float64, over ``index``, shape (R,), int64 in [0, num_groups)."""
     if isinstance(values, np.ndarray):
-        return np.bincount(index, weights=values, minlength=num_groups)
+        # Of no values at all NumPy counts integers.
+        return np.bincount(index, weights=values, minlength=num_groups).astype(np.float64, copy=False)
     from audit import ragged
 
     return ragged.group_sum(values, index, num_groups)

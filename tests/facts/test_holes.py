@@ -70,7 +70,7 @@ def test_a_null_generation_batch_is_the_update(tmp_path) -> None:
         row | {"generation_batch": row["step"] if row["step"] == 2 else None} for row in rollouts(epochs=1)
     ]
     rows = rows_of(tmp_path, data)
-    assert len(np.unique(rows._generation_batch())) == 12
+    assert len(np.unique(rows.generation_batch)) == 12
 
 
 def test_a_partly_null_micro_batch_is_not_a_micro_batch(tmp_path) -> None:

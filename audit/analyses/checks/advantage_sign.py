@@ -81,7 +81,9 @@ def _is_correct(look: Look) -> np.ndarray:
         if name.lower() in RIGHT and set(np.unique(part[np.isfinite(part)])) <= {0.0, 1.0}:
             return np.asarray(part == 1.0)
     values = np.unique(look.reward[np.isfinite(look.reward)])
-    return np.asarray((look.reward == values[-1]) & (len(values) == 2))
+    if len(values) != 2:
+        return np.zeros(len(look.reward), dtype=bool)
+    return np.asarray(look.reward == values[1])
 
 
 def _longer(look: Look, rows: np.ndarray) -> str:
