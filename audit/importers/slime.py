@@ -34,7 +34,7 @@ _OPTIONS = {
     "sampling.top_p": "rollout_top_p",
     "sampling.max_tokens": "rollout_max_response_len",
 }
-_HEAD = 2**10
+_HEAD = 2**16
 _FOLDERS = ("rollout_data", "train_data")
 
 

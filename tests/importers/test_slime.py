@@ -274,3 +274,11 @@ def test_a_prompt_drawn_twice_in_mixed_order_is_left_out_and_counted(tmp_path) -
     # Of two prompts four rows each cannot be told apart; a sample with a number keeps its group.
     assert sum(run.rejected.values()) == 8
     assert len(held(run, "group_id")) == 77
+
+
+def test_a_rollout_of_miles_with_metadata_before_its_samples_is_found(tmp_path) -> None:
+    (tmp_path / "rollout_data").mkdir()
+    content = {"rollout_id": 4, "metadata": {"note": "x" * 5000}, "samples": [sample(0), sample(1)]}
+    torch.save(content, tmp_path / "rollout_data" / "4.pt")
+    run = open_run(tmp_path)
+    assert (run.format, run.responses(["step"])["step"].to_pylist()) == ("slime", [4, 4])
