@@ -107,6 +107,10 @@ def _once(responses: Responses, copies: np.ndarray) -> np.ndarray:
 
 
 def _declared_advantage(rows: RunRows, declared: Objective, copies: np.ndarray) -> np.ndarray:
+    aggregation = declared.aggregation
+    if aggregation.kind.endswith("-norm") and aggregation.constant is None:
+        # A budget that was not logged scales the loss; no advantage depends on it.
+        declared = declared.replace(aggregation=msgspec.structs.replace(aggregation, constant=1.0))
     if not copies.any() or needs_token_pass(declared):
         return np.asarray(coefficients_of(rows, declared).advantage)
     responses = rows.responses(declared)

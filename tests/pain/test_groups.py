@@ -235,3 +235,30 @@ def test_a_length_reward_in_characters(tmp_path) -> None:
 
 def test_the_end_id_of_the_builder_is_outside_its_vocabulary() -> None:
     assert all(EOS not in row["token_ids"][:-1] for row in healthy(steps=2))
+
+
+@pytest.mark.parametrize(("size", "groups"), [(8, 4), (5, 3)])
+@pytest.mark.parametrize("declared", [None, {"name": "dr_grpo"}])
+def test_a_baseline_of_the_first_rollout_alone(tmp_path, size, groups, declared) -> None:
+    rows = healthy(seed=5, size=size, groups=groups)
+    for group in by_group(rows):
+        centre(group)
+        for row in group:
+            row["advantage"] = row["reward"] - group[0]["reward"]
+    result = checked(tmp_path / "run", rows, objective=declared)
+    if declared is not None:
+        # dr_grpo without its constant: what scales the loss has no part in the advantage.
+        assert "they fit first_response" in named(result, "advantage.contradicts-declaration").summary
+        return
+    found = named(result, "advantage.not-centred")
+    sums = [abs(sum(row["advantage"] for row in group)) for group in by_group(first_pass(rows))]
+    alive = sum(any(row["advantage"] for row in group) for group in by_group(first_pass(rows)))
+    off = [value for value in sums if value > 1e-9]
+    assert found.severity == "warning"
+    assert f"in {len(off)} of {alive} groups" in found.summary
+    assert f"(median |sum| {statistics.median(off):.2g})" in found.summary
+    assert "they fit first_response" in found.summary
+
+
+def test_undeclared_advantages_that_sum_to_zero(tmp_path) -> None:
+    assert "advantage.not-centred" not in ids(checked(tmp_path / "run", healthy(seed=6), objective=None))

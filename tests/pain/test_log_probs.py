@@ -275,3 +275,13 @@ def test_log_probs_that_become_nan(tmp_path) -> None:
     found = named(checked(tmp_path / "run", recentred(rows, lambda row: None)), "logp.non-finite", "logp_old")
     assert found.steps == (9,)
     assert found.rows == 6
+
+
+def test_a_token_far_off_at_the_start_is_no_rounding(tmp_path) -> None:
+    rows = healthy(seed=33)
+    rows[3]["logp_theta"][2] = rows[3]["logp_old"][2] - 30.0
+    result = checked(tmp_path / "run", rows)
+    assert "numeric noise" not in named(result, "ratio.not-one-at-start").summary
+    huge = [p for p in result.problems if p.id == "logp.ratio-huge"]
+    assert huge
+    assert all(p.summary.startswith("1 token has ") for p in huge)

@@ -168,6 +168,7 @@ def test_text_that_repeats_itself_since_a_step(tmp_path, since, share) -> None:
     assert found.severity == "warning"
     assert found.rows == len(loops)
     assert found.summary.startswith(
-        f"From step {since}: {len(loops) / late:.0%} of {late} rows repeat > 60% of their 4-grams"
+        f"From step {since}: {len(loops) / late:.0%} of {late} rows of 16 tokens or more repeat > 60% of "
+        "their 4-grams"
     )
     assert f"their reward is {above:.2g} above the mean of their groups" in found.summary

@@ -41,7 +41,7 @@ def _find(look: Look) -> Iterator[Problem]:
         total, masked = int(found.sum()), int(hidden.sum())
         if not total:
             continue
-        said = f"{total} tokens have |log pi_{a} - log pi_{b}| > {LARGE:g}"
+        said = f"{total} {'token has' if total == 1 else 'tokens have'} |log pi_{a} - log pi_{b}| > {LARGE:g}"
         said += f", {masked} of them masked: where the ratio overflows, 0 · inf is NaN." if masked else ":"
         if total > masked:
             said += (

@@ -14,6 +14,8 @@ from audit.schema import Problem
 NOISE = 1e-4
 """|log-ratio| below this is rounding, not another policy; heuristic."""
 BAND = (0.9, 1.1)
+LOUD = 1.0
+"""|log-ratio| of a token that rounding does not make; heuristic."""
 
 
 def _measure(tokens: TokenBatch) -> dict[str, np.ndarray]:
@@ -90,7 +92,9 @@ def _noise(look: Look) -> str:
     mean = ratio[start].sum() / count
     shift = look.rows.facts["log_ratio"][start] / np.maximum(loss[start], 1) if look.rows.facts else None
     drift = correlation(shift, rows.step[start].astype(float)) if shift is not None else float("nan")
-    kind = "numeric noise" if abs(mean - 1.0) < 0.01 and not abs(drift) > 0.3 else "not noise alone"
+    largest = float(np.nanmax(look.rows.facts["log_ratio_max"][start])) if look.rows.facts else 0.0
+    quiet = abs(mean - 1.0) < 0.01 and not abs(drift) > 0.3
+    kind = "numeric noise" if quiet and largest < LOUD else "not noise alone"
     moved = "drifting with the step" if abs(drift) > 0.3 else "no drift"
     return (
         f" First mini-batches: {out:.1%} of {count:.0f} tokens outside {BAND[0]}..{BAND[1]}, "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from audit.analyses.checks import (
+    advantage_centre,
     advantage_sign,
     cancel,
     constant,
@@ -53,6 +54,7 @@ CHECKS: tuple[Entry, ...] = (
     cancel.CHECK,
     permuted.CHECK,
     advantage_sign.CHECK,
+    advantage_centre.CHECK,
     ratio.CHECK,
     huge_ratio.CHECK,
     placeholders.CHECK,

@@ -68,7 +68,8 @@ def _find(look: Look) -> Iterator[Problem]:
     late = loops & (look.rows.step >= start)
     among = known & (look.rows.step >= start)
     said = "" if before is None else f"From step {start}: "
-    said += f"{level:.0%} of {int(among.sum())} rows repeat > {MUCH:.0%} of their {N}-grams"
+    said += f"{level:.0%} of {int(among.sum())} rows of {LEAST} tokens or more repeat > {MUCH:.0%} of their "
+    said += f"{N}-grams"
     said += f" ({before:.1%} before)" if before is not None else ""
     yield problem(
         look,
