@@ -90,7 +90,7 @@ def one_step(step: StepRows, a: Objective, b: Objective) -> OneStep:
     lost = int(step.here.sum()) - n
     notes = list(dict.fromkeys([*of_a, *of_b]))
     if lost:
-        notes.append(f"{lost} responses are left out: a weight of theirs is NaN or infinite")
+        notes.append(f"responses left out, since a weight of theirs is NaN or infinite: {lost}")
     return OneStep(
         step=step.step,
         responses=int(step.here.sum()),

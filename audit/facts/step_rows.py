@@ -13,7 +13,7 @@ from audit.facts.rows import RunRows
 from audit.logs import Run
 from audit.logs.parts import Part, TablePart
 from audit.logs.view import quote_name
-from audit.schema import BY_NAME
+from audit.schema import BY_NAME, REQUIRED
 
 PARTS = 8
 """Parts that the rows are cut into, so that every core has some."""
@@ -106,7 +106,7 @@ def step_rows(rows: RunRows, step: int) -> StepRows:
     run = Run.from_table(
         rows.run.path, rows.run.run_id, rows.run.manifest, table, format=rows.run.format, notes=rows.run.notes
     )
-    run = replace(run, parts=_cut(table, str(rows.run.path)))
+    run = replace(run, parts=_cut(table, f"{rows.run.path}: step {step}"))
     return StepRows(RunRows.read(run), here[shared], step, table)
 
 
@@ -114,7 +114,7 @@ def _cut(table: pa.Table, name: str) -> tuple[Part, ...]:
     """Parts of about equally many rows: facts of a run are computed part by part, side by side."""
     size = max(-(-table.num_rows // PARTS), 1)
     starts = range(0, max(table.num_rows, 1), size)
-    return tuple(TablePart(table.slice(start, size), name=name) for start in starts)
+    return tuple(TablePart(table.slice(at, size), name=f"{name}, from its row {at} on") for at in starts)
 
 
 def _read(run: Run, steps: np.ndarray) -> pa.Table:
@@ -122,7 +122,7 @@ def _read(run: Run, steps: np.ndarray) -> pa.Table:
     # Integers and names of the schema, so nothing of the log becomes SQL. A column that holds nothing stays
     # out: its default would read as logged.
     wanted = ", ".join(str(int(step)) for step in steps)
-    names = ", ".join(quote_name(name) for name in BY_NAME if name in run.columns)
+    names = ", ".join(quote_name(name) for name in BY_NAME if name in run.columns or name in REQUIRED)
     query = f"SELECT {names} FROM rollouts WHERE step IN ({wanted}) ORDER BY _file, _row"
     with run.connect() as connection:
         return connection.sql(query).to_arrow_table()

@@ -63,7 +63,7 @@ def headline(result: OneStep) -> str:
     """What the change of objective does to this step, in a sentence."""
     far = result.distance
     if far.value is None:
-        return "One of the two objectives puts no weight on this step: there is no direction to compare."
+        return "At least one of the two objectives puts no weight on this step: no direction to compare."
     if far.value < 1e-9:
         bigger = result.scale.value
         if bigger is None or abs(bigger - 1.0) < 1e-9:

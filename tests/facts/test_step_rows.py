@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from synthetic import rollouts, standardised, with_advantages, write
 
@@ -10,6 +12,7 @@ from audit.errors import AuditError
 from audit.facts.rows import RunRows
 from audit.facts.step_rows import step_rows, steps_of
 from audit.facts.weight_sums import weight_sums
+from audit.logs import open_run
 from audit.objectives.catalogue import named
 
 
@@ -57,6 +60,17 @@ def test_columns_that_were_not_logged_stay_unlogged(tmp_path) -> None:
     step = step_rows(rows, 2)
     assert step.rows.run.columns == rows.run.columns
     assert not step.rows.has("is_greedy")
+
+
+def test_rows_without_a_group_are_read_all_the_same(tmp_path) -> None:
+    made = rollouts(steps=1, epochs=1, groups=2)
+    for row in made:
+        row["group_id"] = None
+    folder = tmp_path / "run" / "rollouts"
+    folder.mkdir(parents=True)
+    pq.write_table(pa.Table.from_pylist(made), folder / "part-0.parquet")
+    step = step_rows(RunRows.read(open_run(tmp_path / "run")), 1)
+    assert (step.groups, step.with_signal, step.rows.num_rows) == ([], None, len(made))
 
 
 def test_groups_and_the_one_to_begin_with(tmp_path) -> None:
