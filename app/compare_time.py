@@ -14,7 +14,7 @@ from audit.analyses.metric_curves import Curve
 from audit.analyses.timeline import Course, Timeline
 from audit.report import format as fmt
 from audit.report.curves_chart import curve_chart
-from audit.report.timeline_chart import moved_chart, parting_chart
+from audit.report.timeline_chart import course_curves, moved_chart, parting_chart
 from audit.report.words import at_steps
 
 Curves = dict[str, list[tuple[str, Curve]]]
@@ -35,6 +35,10 @@ def show_two(context: Context, a: Listed, b: Listed, timeline: Timeline) -> None
         )
     curves, unread = curves_of(context, [a, b])
     courses = {course.metric: course for course in timeline.courses}
+    for name, course in courses.items():
+        if name not in curves and course.moments:
+            # What takes an objective to tell, as the share of clipped tokens, has no curve of one run alone.
+            curves[name] = list(zip((a.name, b.name), course_curves(course), strict=True))
     order = [name for name in courses if name in curves] + [name for name in curves if name not in courses]
     _grid(curves, context.colours, order, courses)
     _unread(unread)
@@ -70,13 +74,22 @@ def _grid(
     parted = [name for name in order if name in courses and courses[name].parted is not None]
     rest = [name for name in order if name not in courses]
     rest += [name for name in order if name in courses and name not in parted]
-    for names, columns in ((parted, 3 if len(parted) > 2 else 2), (rest, 3)):
-        if names:
-            with st.grid(columns, min_column_width=250):
-                for metric in names:
-                    with st.container(border=True):
-                        _card(metric, curves[metric], colours, courses.get(metric))
+    _cards(parted, curves, colours, courses)
+    if courses and rest:
+        st.markdown("**Not parted beyond noise, or not tested**")
+    _cards(rest, curves, colours, courses)
     st.caption("Bands: 95 %, resampling prompts. Each point is a bin of steps; n is in its tooltip.")
+
+
+def _cards(
+    names: Sequence[str], curves: Curves, colours: Mapping[str, str], courses: Mapping[str, Course]
+) -> None:
+    if not names:
+        return
+    with st.grid(min(len(names), 3), min_column_width=250):
+        for metric in names:
+            with st.container(border=True):
+                _card(metric, curves[metric], colours, courses.get(metric))
 
 
 def _card(
@@ -89,7 +102,7 @@ def _card(
             moment = course.moments[course.parted]
             parted = (moment.first_step, moment.last_step)
             st.badge(at_steps(course), color="red", icon=":material/call_split:")
-        elif course is not None:
+        elif course is not None and course.state != "together":
             st.caption(course.state, width="content")
     parts.chart(
         lambda: curve_chart(curves, colours, parted=parted), f"{metric} over steps", f"curve-{metric}"
@@ -100,7 +113,8 @@ def _card(
         parts.chart(lambda: moved_chart(course), f"Gap in {metric} since the start", f"moved-{metric}")
         gap = fmt.interval(moment.moved, moment.low, moment.high, sign=True)
         n = " / ".join(map(fmt.count, moment.n))
-        st.caption(f"There the gap has moved by {gap}, p = {fmt.number(moment.p)} (corrected), n = {n}.")
+        said = "There the gap has moved by" if course.parted else "In the first bin the gap is"
+        st.caption(f"{said} {gap}, p = {fmt.number(moment.p)} (corrected), n = {n}.")
 
 
 def _unread(unread: Sequence[str]) -> None:

@@ -43,8 +43,9 @@ def show(context: Context, a: Listed, b: Listed) -> None:
             with st.container(border=True):
                 st.markdown("**What moves most from A to B**")
                 _most([(of, shift) for _, of, shifts in held.values() for shift in shifts])
+    on = "both runs" if len(result.on) > 1 else "one run"
     st.caption(
-        f"Both objectives on the rollouts of {'both runs' if len(result.on) > 1 else 'one run'}, "
+        f"Each colour is the objective of that run, both weigh the rollouts of {on}: "
         f"n = {fmt.count(result.n)} responses; whiskers: 95 %, resampling prompts. The success rate of a "
         "prompt is estimated without the response's own group."
     )
@@ -62,14 +63,13 @@ def _most(shifts: list[tuple[str, Shift]]) -> None:
         [
             {
                 "": f"{shift.name} {of}" if of == "tokens" else shift.name,
-                "A": fmt.percent(shift.a.value),
-                "B": fmt.percent(shift.b.value),
+                "A → B": f"{fmt.percent(shift.a.value)} → {fmt.percent(shift.b.value)}",
                 _GAP: fmt.interval(*(None if end is None else 100 * end for end in _ends(shift)), sign=True),
-                "of responses": fmt.percent(shift.responses),
             }
             for of, shift in sure[:_MOST]
         ],
-        right=("A", "B", _GAP, "of responses"),
+        right=("A → B", _GAP),
+        whole=("",),
     )
 
 

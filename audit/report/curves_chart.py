@@ -12,7 +12,7 @@ from audit.report.charts import nothing_to_draw
 from audit.report.format import visible
 
 HEIGHT = 200
-PADDING = {"left": 0, "right": 5, "top": 5, "bottom": 0}
+PADDING = {"left": 0, "right": 5, "top": 5, "bottom": 5}
 _GREY = "#888888"
 _ROOM = 0.6
 """How far beyond the range of the values bands are shown, in ranges: a wide one must not flatten the rest."""
@@ -61,12 +61,15 @@ def curve_chart(
         raise nothing_to_draw("no such metric over steps")
     unit = curves[0][1].unit
     axis = alt.Axis(format="%") if unit.startswith("of ") else alt.Axis()
-    y = alt.Y("value:Q", title=unit or None, axis=axis, scale=alt.Scale(domain=_frame(frame), nice=False))
+    scale = alt.Scale(domain=_frame(frame), nice=False, zero=False)
+    y = alt.Y("value:Q", title=unit or None, axis=axis, scale=scale)
     base = alt.Chart(frame).encode(
         x=alt.X("step:Q", title=None, scale=alt.Scale(nice=False), axis=alt.Axis(tickMinStep=1, tickCount=6)),
         color=run_colour([run for run, _ in curves], colours),
     )
-    band = base.mark_area(opacity=0.16, clip=True).encode(y=alt.Y("low:Q", title=unit or None), y2="high:Q")
+    band = base.mark_area(opacity=0.16, clip=True).encode(
+        y=alt.Y("low:Q", title=unit or None, axis=axis, scale=scale), y2="high:Q"
+    )
     line = base.mark_line(strokeWidth=2).encode(y=y)
     point = base.mark_point(filled=True, size=60, opacity=0.001).encode(
         y=y,

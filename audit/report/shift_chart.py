@@ -13,6 +13,7 @@ from audit.report.curves_chart import PADDING, run_colour
 from audit.report.format import percent, percent_estimate, visible
 
 _HEIGHT = 240
+_PERCENT = " %"
 _LETTERS = 48
 """More letters than this do not fit side by side below a chart."""
 
@@ -57,13 +58,19 @@ def shift_chart(
     if not len(frame):
         raise nothing_to_draw(f"no {title}")
     names = list(dict.fromkeys(frame["part"].to_list()))
+    percents = all(name.endswith(_PERCENT) for name in names)
     angle = 0 if sum(map(len, names)) < _LETTERS else -40
     base = alt.Chart(frame).encode(
         x=alt.X(
             "part:N",
-            title=title,
+            title=f"{title},{_PERCENT}" if percents else title,
             sort=names,
-            axis=alt.Axis(labelAngle=angle, labelOverlap=False, labelFontSize=10),
+            axis=alt.Axis(
+                labelAngle=angle,
+                labelOverlap=False,
+                labelFontSize=10,
+                labelExpr=f"replace(datum.label, '{_PERCENT}', '')",
+            ),
         ),
         xOffset=alt.XOffset("run:N", sort=[visible(run) for run in runs]),
     )

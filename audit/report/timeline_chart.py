@@ -5,10 +5,12 @@ from __future__ import annotations
 import altair as alt
 import polars as pl
 
+from audit.analyses.metric_curves import Curve, CurvePoint
 from audit.analyses.timeline import Course, Timeline
 from audit.report.charts import nothing_to_draw
 from audit.report.curves_chart import PADDING, span
 from audit.report.format import decimals_for, interval
+from audit.stats import Estimate
 
 _GREY = "#888888"
 _PARTED = "#64748B"
@@ -67,6 +69,24 @@ def parting_chart(timeline: Timeline) -> alt.LayerChart:
         .encode(x=alt.X("parted:Q", title="step"), x2="last:Q")
     )
     return alt.layer(whole, apart).properties(height=_ROW * len(rows) + 70, padding=PADDING)
+
+
+def course_curves(course: Course) -> tuple[Curve, Curve]:
+    """Return both runs' values of a metric over the bins of a timeline, without bands of their own."""
+    sides = ([(m, m.a, m.n[0]) for m in course.moments], [(m, m.b, m.n[1]) for m in course.moments])
+    a, b = (
+        Curve(
+            course.metric,
+            course.unit,
+            [
+                CurvePoint(m.first_step, m.last_step, Estimate(value, None, None, n))
+                for m, value, n in side
+                if value is not None
+            ],
+        )
+        for side in sides
+    )
+    return a, b
 
 
 def moved_chart(course: Course) -> alt.LayerChart:

@@ -17,7 +17,7 @@ from audit.errors import AuditError
 from audit.report.curves_chart import curve_chart
 from audit.report.matrix_chart import NUMBERS, matrix_chart
 from audit.report.shift_chart import shift_chart
-from audit.report.timeline_chart import moved_chart, parting_chart
+from audit.report.timeline_chart import course_curves, moved_chart, parting_chart
 from audit.report.waterfall_chart import WHOLE, waterfall_chart, waterfall_frame
 from audit.stats import Estimate
 
@@ -116,6 +116,17 @@ def test_a_timeline_colours_a_metric_from_where_it_parts() -> None:
     assert rows[0]["moved"] == "+0.90 [+0.60, +1.20]"
     with pytest.raises(AuditError, match="nothing to draw"):
         parting_chart(Timeline([], []))
+
+
+def test_a_course_is_two_curves_without_bands() -> None:
+    a, b = course_curves(Course("clip-zeroed share", "of loss tokens", "parted", 2, moments()))
+    assert [point.value.value for point in a.points] == [0.0, 0.0, 0.0]
+    assert [(point.value.value, point.value.low, point.value.n) for point in b.points] == [
+        (0.1, None, 9),
+        (0.2, None, 9),
+        (0.9, None, 9),
+    ]
+    assert drawn(curve_chart([("a", a), ("b", b)], COLOURS))
 
 
 def test_how_far_a_gap_moved_leaves_the_first_bin_out() -> None:
