@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import html
+from urllib.parse import urlencode
 
 import streamlit as st
 from audit.app.context import RUNS
-from audit.app.links import page_at
 
 from audit.logs.search import Hit
 from audit.report import format as fmt
@@ -30,21 +30,18 @@ def show_hit(hit: Hit, run: str, key: str) -> None:
         Name of the run in the list, for the link.
     """
     with st.container(border=True, key=key):
-        texts, links = st.columns([8, 1], gap="small", vertical_alignment="top")
+        texts, links = st.columns([7, 1], gap="small", vertical_alignment="top")
         with texts:
             st.html(f'{_STYLE}<div class="hit">{_about(hit)}{_texts(hit)}</div>')
         with links:
-            st.page_link(
-                page_at("tokens"),
-                label="Tokens",
-                width="stretch",
-                query_params={
-                    RUNS: run,
-                    "step": str(hit.step),
-                    "group": hit.group_id,
-                    "sample": str(hit.sample_index),
-                },
-            )
+            # A tab of its own: the place in the search stays, and so does the choice of runs.
+            st.link_button("Tokens", tokens_of(hit, run), type="tertiary", icon=":material/grid_on:")
+
+
+def tokens_of(hit: Hit, run: str) -> str:
+    """Return the address of a response on the page of tokens, beside that of the search."""
+    place = {RUNS: run, "step": hit.step, "group": hit.group_id, "sample": hit.sample_index}
+    return f"tokens?{urlencode(place)}"
 
 
 def _about(hit: Hit) -> str:

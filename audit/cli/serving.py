@@ -145,6 +145,15 @@ def server_options(serving: Serving) -> list[str]:
         "client.showErrorLinks": False,
         # Strings that stand alone in a script would be shown as text.
         "runner.magicEnabled": False,
+        # The server's own fonts: a config.toml may name some that are fetched from elsewhere.
+        "theme.font": "sans-serif",
+        "theme.headingFont": "sans-serif",
+        "theme.codeFont": "monospace",
+        # Red is for what is wrong.
+        # Captions are this text at six tenths: from the usual grey they are too pale to read.
+        "theme.light.textColor": "#0f1115",
+        "theme.light.primaryColor": "#1f5fa8",
+        "theme.dark.primaryColor": "#5b9bd9",
     }
     return [each for name, value in options.items() for each in _option(name, value)]
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 import audit.app
 import pytest
 import streamlit as st
+from audit.app.hits import tokens_of
 from streamlit.testing.v1 import AppTest
 from synthetic import rollouts, write
 
+from audit.logs.search import Hit
 from audit.logs.search_marks import Piece
 from audit.report.marked_html import marked
 
@@ -55,10 +58,9 @@ def test_without_a_filter_every_response_is_there_page_by_page(monkeypatch, logs
     at = page(monkeypatch, logs, run="one")
     assert "**96 responses**, 1 to 20" in said(at)
     assert len(hits(at)) == 20
-    links = at.get("page_link")
-    assert len(links) == 20
-    assert "group=0-0" in links[0].proto.query_string
-    assert "step=1" in links[0].proto.query_string
+    links = [element.proto.url for element in at.get("link_button")]
+    assert len(set(links)) == 20
+    assert links[0] == "tokens?run=one&step=1&group=0-0&sample=0"
 
 
 def test_matches_are_marked_and_text_of_the_log_does_not_act(monkeypatch, logs) -> None:
@@ -98,6 +100,24 @@ def test_what_a_log_does_not_hold_cannot_be_asked(monkeypatch, logs) -> None:
 @pytest.mark.parametrize("folder", ["team", "testbed", "trl_completions"])
 def test_it_opens_on_the_sample_logs(monkeypatch, folder) -> None:
     assert hits(page(monkeypatch, SAMPLES / folder))
+
+
+def test_ids_of_a_log_stay_inside_of_the_link() -> None:
+    hit = Hit(
+        step=1,
+        epoch=0,
+        group_id="//evil.example/?a&run=other#x",
+        sample_index=0,
+        prompt_id="p",
+        reward=None,
+        correct=None,
+        finish_reason=None,
+        length=None,
+        prompt=[],
+        response=[],
+    )
+    found = parse_qs(urlsplit(tokens_of(hit, "one")).query)
+    assert found == {"run": ["one"], "step": ["1"], "group": [hit.group_id], "sample": ["0"]}
 
 
 def test_marks_are_the_only_markup() -> None:

@@ -57,6 +57,7 @@ def test_it_serves_this_machine_and_asks_for_nothing(tmp_path, start) -> None:
         "--server.showEmailPrompt=false",
         "--browser.gatherUsageStats=false",
         "--client.showErrorDetails=none",
+        "--theme.font=sans-serif",
     ):
         assert option in command
     assert command[-2:] == ["--logs", str(tmp_path.resolve())]
@@ -65,9 +66,10 @@ def test_it_serves_this_machine_and_asks_for_nothing(tmp_path, start) -> None:
 def test_every_option_is_one_of_streamlit() -> None:
     from streamlit import config
 
+    with pytest.raises(RuntimeError):
+        config.get_option("server.noSuchOption")
     for option in server_options(Serving()):
-        name, _, _ = option.removeprefix("--").partition("=")
-        assert config.get_option(name) is not None or name in {"server.address"}
+        config.get_option(option.removeprefix("--").partition("=")[0])
 
 
 @pytest.mark.parametrize(
