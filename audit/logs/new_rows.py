@@ -37,7 +37,8 @@ def canonical_rows(
     elif isinstance(rows, pa.Table):
         raw = rows.to_batches()
     else:
-        raw = [_batch_of_mappings(rows, first_row)] if rows else []
+        given = list(rows)  # of a generator too, which can be walked once
+        raw = [_batch_of_mappings(given, first_row)] if given else []
     batches = []
     for batch in raw:
         batches.append(_checked(batch, first_row))

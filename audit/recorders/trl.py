@@ -119,9 +119,11 @@ class Recorder:
         self._generation: Generation | None = None
         self._scored: dict[str, Any] | None = None
         self._forwards: list[tuple[torch.Tensor, torch.Tensor | None]] | None = None
-        self._attached = True
-        for name in _WRAPPED:
-            setattr(trainer, name, self._wrap(name, getattr(trainer, name)))
+        engine = getattr(trainer, "vllm_generation", None)
+        self._hooks = [(trainer, name) for name in _WRAPPED]
+        self._hooks += [] if engine is None else [(engine, "generate")]
+        for owner, name in self._hooks:
+            setattr(owner, name, self._wrap(name, getattr(owner, name)))
         self._callback = _callback(self)
         trainer.add_callback(self._callback)
 
@@ -151,10 +153,10 @@ class Recorder:
         self.close()
 
     def _detach(self) -> None:
-        if self._attached:
-            self._attached = False
-            for name in _WRAPPED:
-                delattr(self._trainer, name)
+        if self._hooks:
+            for owner, name in self._hooks:
+                delattr(owner, name)
+            self._hooks = []
             self._trainer.remove_callback(self._callback)
 
     def _wrap(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -163,6 +165,7 @@ class Recorder:
             "_calculate_rewards": self._on_rewards,
             "_get_per_token_logps_and_entropies": self._on_forward,
             "_compute_loss": self._on_loss,
+            "generate": self._on_sampling,
         }
         wrapper = wrappers[name]
         bind = inspect.signature(original).bind
@@ -198,6 +201,13 @@ class Recorder:
             token_ids=named["completion_ids_list"],
             rewards=rewards,
         )
+
+    def _on_sampling(self, call: Call, _: Given) -> Any:
+        output = call()
+        if self._scored is not None:
+            # Of the engine's candidates for each token the first is the one that was drawn.
+            self._scored["sampled"] = output[2]
+        return output
 
     def _on_forward(self, call: Call, _: Given) -> Any:
         output = call()

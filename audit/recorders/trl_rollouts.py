@@ -37,6 +37,8 @@ class Generation:
     logp_old: Any
     """Tensor (B, T) where TRL keeps it out of the batch (RLOO), else None."""
     logp_ref: Any
+    logp_sampler: Any
+    """The same; of vLLM, where TRL does not take them from it (RLOO)."""
     version: int
     """Optimiser steps behind the policy that sampled."""
     created_at: datetime
@@ -62,7 +64,8 @@ class Generation:
             What ``_generate_and_score_completions`` returns; gains the key :data:`INDEX`.
         scored : dict
             ``prompts``, ``completions``, ``token_ids`` of this process and ``rewards`` of all (one
-            column per function), as they went through ``_calculate_rewards``.
+            column per function), as they went through ``_calculate_rewards``; ``sampled``: log-probs of
+            vLLM's candidates for each token.
         forwards : list of Tensor
             Log-probs of the no-gradient forward passes, in order.
         """
@@ -100,6 +103,7 @@ class Generation:
             components=_components(trainer.reward_func_names, rewards[place].double().cpu().numpy()),
             logp_old=forwards[0] if outside else None,
             logp_ref=forwards[1] if outside and trainer.beta != 0.0 else None,
+            logp_sampler=_padded(scored.get("sampled"), output["completion_ids"]) if outside else None,
             version=trainer.state.global_step,
             created_at=created_at,
             passes=np.zeros(size, dtype=np.int32),
@@ -112,6 +116,19 @@ def _texts(tokenizer: Any, completions: Sequence[Any], token_ids: list[list[int]
         return list(completions)
     texts: list[str] = tokenizer.batch_decode(token_ids, skip_special_tokens=True)
     return texts
+
+
+def _padded(sampled: Any, token_ids: Any) -> Any:
+    """Log-probs of the tokens that were drawn, shape (B, T); None where the engine gave none."""
+    import torch
+
+    if not sampled:
+        return None
+    values = torch.full(token_ids.shape, torch.nan)
+    for row, candidates in zip(values, sampled, strict=True):
+        drawn = [torch.nan if one[0] is None else one[0] for one in candidates]
+        row[: len(drawn)] = torch.tensor(drawn)
+    return values
 
 
 def _components(names: list[str], rewards: Any) -> list[dict[str, float | None]]:

@@ -55,10 +55,12 @@ class MicroBatch:
         if generation.logp_old is not None:
             old = generation.logp_old[index]
             ref = None if generation.logp_ref is None else generation.logp_ref[index]
+            sampler = None if generation.logp_sampler is None else generation.logp_sampler[index.cpu()]
         else:
             # TRL leaves old out where the ratio's denominator is the policy itself with its gradient stopped.
             old = inputs.get("old_per_token_logps", logps)
             ref = inputs.get("ref_per_token_logps")
+            sampler = inputs.get("sampling_per_token_logps")
         tensors = {
             "token_ids": inputs["completion_ids"],
             "completion_mask": inputs["completion_mask"],
@@ -67,7 +69,7 @@ class MicroBatch:
             "logp_theta": logps,
             "logp_old": old,
             "logp_ref": ref,
-            "logp_sampler": inputs.get("sampling_per_token_logps"),
+            "logp_sampler": sampler,
             "entropy": entropies,
         }
         place_of = index.cpu().numpy()
