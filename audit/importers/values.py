@@ -200,16 +200,18 @@ def _list(value: Any, name: str) -> Any:
 def text(value: Any) -> str | None:
     """Return text as it is; messages of a conversation become ``role: content`` lines.
 
-    Lone surrogates, which no file format keeps, become U+FFFD.
+    Lone surrogates, which no file format keeps, become question marks.
     """
     value = unwrapped(value) if not _is_conversation(value) else value
     if value is None:
         return None
     if isinstance(value, str):
-        return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")
-    if _is_conversation(value):
-        return "\n".join(_message(each) for each in value)
-    return json.dumps(value, ensure_ascii=False, sort_keys=True, default=str)
+        said = value
+    elif _is_conversation(value):
+        said = "\n".join(_message(each) for each in value)
+    else:
+        said = json.dumps(value, ensure_ascii=False, sort_keys=True, default=str)
+    return said if said.isascii() else said.encode("utf-8", "replace").decode("utf-8")
 
 
 def _is_conversation(value: Any) -> bool:

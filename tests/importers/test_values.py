@@ -141,3 +141,10 @@ def test_reasoning_stands_before_what_is_said_and_odd_parts_are_text() -> None:
         {"role": "user", "content": [{"type": "text", "text": 7}, {"type": "image_url"}, 3]},
     ]
     assert text(told) == "assistant: so\n4\nuser: 7\n[image_url]\n3"
+
+
+def test_lone_surrogates_are_replaced_wherever_text_comes_from() -> None:
+    told = [{"role": "user", "content": "a\ud800"}]
+    assert text(told) == "user: a?"
+    assert text({"a": "\ud800"}) == '{"a": "?"}'
+    assert text("a\ud800") == "a?"
