@@ -97,7 +97,8 @@ def sampled(sample: Mapping[str, Any], step: int, rewards: Rewards, raw: Any) ->
         },
         **columns,
     }
-    if (chances := sample.get("rollout_log_probs")) is not None and len(chances):
+    chances = sample.get("rollout_log_probs")
+    if chances is not None and not (isinstance(chances, list) and not chances):
         row["logp_sampler"] = _list(chances, columns["length"], "rollout_log_probs")
     return row
 
@@ -107,7 +108,10 @@ def trained(values: Mapping[str, Any], row: Row, book: Book) -> Row:
     length = row["length"]
     made: Row = {}
     if (mask := values.get("loss_masks")) is not None:
-        made["loss_mask"] = _list(mask, length, "loss_masks") != 0
+        try:
+            made["loss_mask"] = _list(mask, length, "loss_masks") != 0
+        except OddValue:
+            _sharded("loss_masks", book)
     for name, column in _COLUMNS.items():
         if values.get(name) is None or row.get(column) is not None:
             continue

@@ -24,7 +24,10 @@ class One(NamedTuple):
     def fits(self, tokens: Any) -> bool:
         """Whether it is of these tokens; one that holds none is taken for its index."""
         own = self.values.get("tokens")
-        return own is None or np.array_equal(np.asarray(own), np.asarray(tokens))
+        try:
+            return own is None or np.array_equal(np.asarray(own), np.asarray(tokens))
+        except (ValueError, TypeError, RuntimeError):
+            return False
 
     def as_row(self, step: int) -> Row:
         """Return what makes a row without a rollout file."""
@@ -32,12 +35,13 @@ class One(NamedTuple):
             self.values.get("tokens"), self.values.get("response_lengths"), self.values.get("loss_masks")
         )
         reward = None if isinstance(self.raw_reward, Mapping) else number(self.raw_reward, "raw_reward")
-        cut = self.values.get("truncated")
+        cut: Any = self.values.get("truncated")
+        cut = cut.item() if getattr(cut, "ndim", None) == 0 else cut
         return {
             "step": step,
             "prompt_id": hash_prompt(" ".join(map(str, prompt))),
             "reward": reward,
-            "finish_reason": "length" if cut is not None and int(cut) == 1 else None,
+            "finish_reason": "length" if isinstance(cut, int) and cut == 1 else None,
             "extra": {"index": self.values.get("sample_index")},
             **columns,
         }

@@ -240,7 +240,17 @@ _VALUE = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
     max_leaves=5,
 )
-_TRAIN = ("tokens", "log_probs", "advantages", "loss_masks", "rewards", "sample_index", "rollout_position")
+_TRAIN = (
+    "tokens",
+    "log_probs",
+    "advantages",
+    "loss_masks",
+    "rewards",
+    "sample_index",
+    "rollout_position",
+    "truncated",
+    "response_lengths",
+)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=25)
