@@ -12,6 +12,7 @@ from audit.analyses.config_effect import config_causes
 from audit.analyses.differences import differences, read_ahead
 from audit.analyses.effect import ObjectiveEffect, describe_changes, objective_effects
 from audit.analyses.findings import Cause, Effect
+from audit.analyses.first_difference import first_difference
 from audit.analyses.infer import Inference, infer
 from audit.analyses.infer_metrics import infer_metrics
 from audit.analyses.known_parts import Side, still_open, unseen_parts, with_loss_parts
@@ -88,6 +89,8 @@ class Explanation(msgspec.Struct, frozen=True):
     timeline: Timeline
     skipped: list[Skipped]
     verdict: Verdict
+    first_difference: str | None = None
+    """Where two logs of the same samples first differ, row by row; null where they never held the same."""
     schema: str = "rlaudit.explain.v1"
 
 
@@ -206,6 +209,7 @@ def explain_known(of_a: Known, of_b: Known) -> Explanation:
         outcomes=outcomes,
         measured=looked.measured,
         notes=looked.notes,
+        first_difference=first_difference(pair),
         timeline=course,
         skipped=skipped,
         verdict=decide(

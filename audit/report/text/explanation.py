@@ -50,6 +50,9 @@ def _lay_out(page: Page, explanation: Explanation, detail: int) -> None:
     _effects(page, explanation)
     _outcomes(page, explanation.outcomes)
     _timeline(page, explanation.timeline, most=10 if detail > 2 else 2, rest=detail > 0)
+    if explanation.first_difference:
+        page.gap()
+        page.say((explanation.first_difference, QUIET), indent=9, first=Text("Rows", style=STRONG))
     if detail > 0:
         _unseen(page, explanation, most=10 if detail > 2 else 1)
     page.gap()
