@@ -5,9 +5,10 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from audit.analyses.checks.look import Look
+from audit.analyses.checks.look import FEW, Look
 from audit.analyses.checks.registry import measures, run_checks
 from audit.analyses.checks.token_batch import TokenLook
+from audit.analyses.contradicted import contradicted_steps, since_words
 from audit.analyses.infer import Inference, infer
 from audit.analyses.skipped import Skipped
 from audit.analyses.summary import skipped_checks
@@ -58,7 +59,7 @@ def check(run: Run) -> Check:
         declared, unread = _declared(run)
         problems += unread
         inferred = infer(rows, declared)
-        problems += _advantages(inferred)
+        problems += _advantages(rows, declared, inferred)
         found, left_out = run_checks(Look(run, rows, tokens, declared, inferred))
         problems += found
         skipped += left_out
@@ -89,9 +90,11 @@ def _declared(run: Run) -> tuple[Objective | None, list[Problem]]:
     return declared.objective, []
 
 
-def _advantages(inferred: Inference) -> list[Problem]:
-    if inferred.agrees is not False or inferred.best is None:
+def _advantages(rows: RunRows, declared: Objective | None, inferred: Inference) -> list[Problem]:
+    if inferred.agrees is not False or inferred.best is None or declared is None:
         return []
+    steps, asked = contradicted_steps(rows, declared)
+    part = since_words(steps, asked)
     fit = "fit" if inferred.status == "fits" else "come closest to"
     summary = (
         f"The logged advantages are not those of the declared objective (relative misfit "
@@ -104,7 +107,8 @@ def _advantages(inferred: Inference) -> list[Problem]:
             severity="error",
             column="advantage",
             rows=inferred.n,
-            summary=summary,
+            steps=steps[:FEW] if part else None,
+            summary=summary + part,
             certainty="certain" if inferred.status == "fits" else "likely",
             hint="The weights of `rlaudit weights` use the logged advantages; explain uses what they fit.",
         )

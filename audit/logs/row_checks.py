@@ -138,7 +138,12 @@ _CHECKS = (
         id="prompt.id-clash",
         severity="error",
         column="prompt_id",
-        rows=_in("prompt_id", "group by prompt_id having count(distinct prompt) > 1"),
+        # The prompt of a later turn holds what was said before it.
+        rows="coalesce(turn, 0) = 0 and "
+        + _in(
+            "prompt_id",
+            "where coalesce(turn, 0) = 0 group by prompt_id having count(distinct prompt) > 1",
+        ),
         summary="{rows} responses have a prompt_id that stands for several prompt texts.",
     ),
     _Check(

@@ -262,3 +262,17 @@ def test_a_baseline_of_the_first_rollout_alone(tmp_path, size, groups, declared)
 
 def test_undeclared_advantages_that_sum_to_zero(tmp_path) -> None:
     assert "advantage.not-centred" not in ids(checked(tmp_path / "run", healthy(seed=6), objective=None))
+
+
+@pytest.mark.parametrize("since", [6, 30])
+def test_the_step_from_which_advantages_are_not_as_declared(tmp_path, since) -> None:
+    rows = healthy(seed=52, steps=since + 5, size=4, groups=2)
+    for row in rows:
+        if row["step"] >= since:
+            row["advantage"] = row["reward"]
+    found = named(checked(tmp_path / "run", rows), "advantage.contradicts-declaration")
+    said = (
+        f"At {since - 1} of {since + 5} steps they are as declared; the first that differs is step {since}."
+    )
+    assert said in found.summary
+    assert found.steps == tuple(range(since, since + 5))

@@ -197,3 +197,14 @@ def test_ids_of_a_turn_that_do_not_begin_with_those_of_the_last(tmp_path, share)
     assert found.rows == broken
     assert f"in {broken / 192:.0%} of 192 trajectories, most often turn 1" in found.summary
     assert "first difference at token 3" in found.summary
+
+
+@pytest.mark.parametrize("clash", [False, True])
+def test_the_context_of_a_later_turn_is_no_other_prompt(tmp_path, clash) -> None:
+    rows = []
+    for row in healthy(updates=1, size=4):
+        own = {"trajectory_id": f"{row['group_id']}:{row['sample_index']}"}
+        other = " (other)" if clash and row["step"] == 3 else ""
+        rows.append(row | own | {"turn": 0, "prompt": row["prompt"] + other})
+        rows.append(row | own | {"turn": 1, "prompt": row["prompt"] + other + row["response"]})
+    assert ("prompt.id-clash" in ids(checked(tmp_path / "run", rows))) is clash
