@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -47,7 +48,7 @@ def records(path: Path, book: Book) -> Iterator[dict[str, Any]]:
 
     Raises
     ------
-    OSError, EOFError
+    OSError, EOFError, zlib.error
         The file cannot be read.
     """
     for line, ended in _lines(path):
@@ -101,7 +102,7 @@ def first_record(path: Path) -> dict[str, Any] | None:
         for line, _ in _lines(path):
             found = record_of(line)
             return found if isinstance(found, dict) else None
-    except (OSError, EOFError, ValueError):
+    except (OSError, EOFError, ValueError, zlib.error):
         pass
     return None
 

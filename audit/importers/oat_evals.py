@@ -7,6 +7,7 @@ Read: oat 0.2.4, oat/learners/base.py ``evaluate``. Prompts stand under the data
 from __future__ import annotations
 
 import re
+import zlib
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
@@ -30,7 +31,7 @@ def detect(path: Path) -> Detection | None:
     for file in _files(path)[:3]:
         try:
             record = next(islice(records_of(file, Book()), 1), None)
-        except (BadLog, OSError, EOFError, ValueError):
+        except (BadLog, OSError, EOFError, zlib.error, ValueError):
             return None
         if record is not None:
             keys = record.keys() >= {"output", "scores", "reference", "generator"}

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shutil
+import zlib
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import pyarrow as pa
 
 from audit.errors import BadLog
 from audit.importers.convert import Made, convert
@@ -244,9 +246,11 @@ def _import(importer: Importer, unit: Unit, source: Source, folder: Path, ticks:
     name = f"{_stem(unit.name)}.parquet"
     try:
         made = convert(importer, unit, source, folder / name, ticks.add)
-    except (OSError, EOFError, BadLog) as error:
+    except (OSError, EOFError, zlib.error, pa.ArrowException, UnicodeDecodeError, BadLog) as error:
+        # Damage shows in whatever reads the file: gzip, Parquet, or the text that Parquet holds.
         why = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
-        return Entry(ticks.prints, "", Made(0, 0, {}, [], True), why or type(error).__name__)
+        why = why.splitlines()[0] if why else type(error).__name__
+        return Entry(ticks.prints, "", Made(0, 0, {}, [], True), why)
     return Entry(ticks.prints, name, made)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -105,6 +107,29 @@ def test_a_file_that_cannot_be_read_is_named_and_the_others_are_there(tmp_path) 
     run = open_run(log)
     assert run.num_rows == 8
     assert [(s.path.name, "prompt" in s.reason) for s in run.skipped] == [("2.jsonl", True)]
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda content: content[:-9], lambda content: content.decode("latin-1").encode("utf-16")]
+)
+def test_damaged_parquet_of_a_format_with_files_of_its_own_is_named(tmp_path, damage) -> None:
+    log = shutil.copytree(Path(__file__).parent / "fixtures" / "art" / ".art", tmp_path / "log")
+    file = next(log.rglob("train/0001.parquet"))
+    file.write_bytes(damage(file.read_bytes()))
+    run = open_run(log / "sums" / "models" / "policy-001")
+    assert run.num_rows > 0
+    assert [s.path.name for s in run.skipped if "Parquet" in s.reason] == ["0001.parquet"]
+
+
+def test_a_gzip_archive_with_wrong_bytes_inside_is_named(tmp_path) -> None:
+    log = tmp_path / "log"
+    step_file(log, 1)
+    content = bytearray(gzip.compress((log / "1.jsonl").read_bytes()))
+    content[12:20] = b"\xff" * 8
+    (log / "2.jsonl.gz").write_bytes(content)
+    run = open_run(log)
+    assert run.num_rows == 8
+    assert [s.path.name for s in run.skipped] == ["2.jsonl.gz"]
 
 
 def test_units_in_numeric_order() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import zlib
 from collections.abc import Iterator
 from itertools import chain, islice
 from pathlib import Path
@@ -173,7 +174,7 @@ def _names(file: Path) -> list[str]:
     """Names of the first records of a file; none where it cannot be read."""
     try:
         first: list[dict[str, Any]] = list(islice(records_of(file, Book()), 3))
-    except (OSError, EOFError, BadLog, ValueError, pa.ArrowException):
+    except (OSError, EOFError, zlib.error, BadLog, ValueError, pa.ArrowException):
         return []
     return list(dict.fromkeys(str(name) for record in first for name in record))
 

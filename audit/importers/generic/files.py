@@ -42,7 +42,7 @@ def records_of(path: Path, book: Book) -> Iterator[dict[str, Any]]:
     ------
     BadLog
         The file is not what its name says.
-    OSError, EOFError
+    OSError, EOFError, zlib.error
         It cannot be read.
     """
     kind = kind_of(path)
