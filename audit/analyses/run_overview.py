@@ -39,8 +39,8 @@ def run_overview(run: Run) -> RunOverview:
     AuditError
         The log cannot be read.
     """
-    summary = summarise(run)
     rows = RunRows.read(run)
+    summary = summarise(run, rows)
     declared: Objective | None = None
     try:
         found = declared_objective(run)

@@ -62,15 +62,20 @@ class Summary(msgspec.Struct, frozen=True):
     schema: str = "rlaudit.summary.v1"
 
 
-def summarise(run: Run) -> Summary:
+def summarise(run: Run, rows: RunRows | None = None) -> Summary:
     """Summarise one run.
+
+    Parameters
+    ----------
+    rows : RunRows, optional
+        The rows of the run, where they were read already.
 
     Raises
     ------
     AuditError
         The log cannot be read.
     """
-    rows = RunRows.read(run)
+    rows = RunRows.read(run) if rows is None else rows
     skipped = skipped_checks(run)
     notes = list(run.notes)
     groups = share = None
