@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 
 from bench import (
+    dashboard,
     directory,
     frameworks,
     gpu,
@@ -26,6 +27,7 @@ SECTIONS: dict[str, Callable[[Settings], Section]] = {
     "updates": updates.measure,
     "second-look": second_look.measure,
     "directory": directory.measure,
+    "dashboard": dashboard.measure,
     "imports": imports.measure,
     "recorder": recorder.measure,
     "frameworks": frameworks.measure,
