@@ -3,40 +3,122 @@
 from __future__ import annotations
 
 import streamlit as st
-from audit.app import cached, parts
+from audit.app import cached, cached_single, look, parts, single
 from audit.app import context as ctx
 
 from audit.analyses.length_rows import SIDES
 from audit.report import format as fmt
-from audit.report.length_charts import drift_chart, push_chart
-from audit.report.length_words import confounds, laws, legend
+from audit.report.length_panels import course_panel, ecdf_panel, pushes_panel
+from audit.report.length_words import confounds, laws, legend, moved_with
 
 context = ctx.current()
 listed = ctx.one_run(context)
 ctx.title("Length", listed)
 result = parts.or_stop(cached.analysis(context.root, listed, "length"))
-parts.verdict(result.verdict)
-st.caption(f"correct is: {fmt.visible(result.correct_is)}")
-left, right = st.columns(2)
-with left:
-    st.subheader("Weight per token against length")
-    parts.estimates(laws(result.slope), "laws", sign=True)
-with right:
-    st.subheader("Push and drift of length")
-    rows = [
-        {
-            "": name,
-            "push": fmt.estimate(getattr(result.pressure, name), sign=True),
-            "drift": fmt.estimate(getattr(result.drift, name), sign=True),
-            "n": getattr(result.drift, name).n,
-        }
-        for name in SIDES
-    ]
-    parts.table(rows, "push")
-parts.chart(lambda: drift_chart(result), "Cumulative push and observed length over steps", "drift")
-st.subheader("The same rollouts under other objectives")
-parts.chart(lambda: push_chart(result), "Push on length of correct and wrong answers by objective", "pushes")
-st.subheader("What else moves length")
-parts.table([{"": name, "value": shown, "n": n} for name, shown, n in confounds(result)], "confounds")
+look.lead(result.verdict)
+
+
+def push_and_drift() -> None:
+    """What the weights push for, and how lengths moved."""
+    with single.cards():
+        single.chart_card(
+            "Cumulative push of the weights",
+            lambda: course_panel(result, "cumulative push", "push, of unknown scale"),
+            "push",
+            "Summed from the first bin of steps. The learning rate that scales it is unknown: compare sign "
+            "and shape with the lengths beside it.",
+        )
+        single.chart_card(
+            "Observed length",
+            lambda: course_panel(result, "length", f"change of length, {result.unit}"),
+            "drift",
+            "Since the first bin, prompts held fixed: a change of the prompts that come up is no drift.",
+        )
+        with single.card("Push against drift"):
+            both = result.push_and_drift
+            look.rows(
+                [
+                    {
+                        "": name,
+                        "push": fmt.estimate(getattr(result.pressure, name), sign=True),
+                        f"drift, {result.unit}": fmt.estimate(getattr(result.drift, name), sign=True),
+                        "length": "" if both is None else moved_with(getattr(both, name)),
+                        "n": fmt.count(getattr(result.drift, name).n),
+                    }
+                    for name in SIDES
+                ],
+                right=("n",),
+            )
+        with single.card("Weight of a token against length"):
+            look.rows(
+                [
+                    {"": name, "slope [95 %]": fmt.estimate(e, sign=True), "n": fmt.count(e.n)}
+                    for name, e in laws(result.slope)
+                ],
+                right=("n",),
+            )
+            st.caption(
+                "Of log weight per token on log length: -1 is division by the response's length, 0 none."
+            )
+
+
+def distributions() -> None:
+    """How long the answers are, early and late."""
+    found = cached_single.lengths(context.root, listed)
+    if isinstance(found, str):
+        st.text(fmt.visible(found))
+        return
+    with single.cards():
+        for side in ("correct", "wrong"):
+            single.chart_card(
+                f"Length of {side} responses", lambda s=side: ecdf_panel(found, s), f"ecdf-{side}"
+            )
+    look.rows(
+        [
+            {
+                "": each.side,
+                "third of the steps": each.third,
+                "steps": f"{each.first_step:,}–{each.last_step:,}",
+                "median": fmt.number(each.median),
+                "longest": fmt.number(each.length[-1]),
+                "n": fmt.count(each.n),
+            }
+            for each in found.curves
+        ],
+        right=("median", "longest", "n"),
+    )
+    st.caption(
+        "Shares of the responses that were logged: of other prompts in each third, where prompts changed."
+    )
+
+
+def objectives() -> None:
+    """The same rollouts under the catalogue."""
+    single.chart_card(
+        "Push of every objective on the same rollouts",
+        lambda: pushes_panel(result),
+        "pushes",
+        "One row for objectives that do the same. Above 0: longer answers of that side are made more likely.",
+    )
+
+
+def others() -> None:
+    """What else moves length."""
+    with single.card("What else moves length"):
+        look.rows(
+            [{"": name, "value": shown, "n": fmt.count(n)} for name, shown, n in confounds(result)],
+            right=("n",),
+        )
+
+
+single.show_view(
+    {
+        "Push & drift": push_and_drift,
+        "Distributions": distributions,
+        "Objectives": objectives,
+        "Confounds": others,
+    }
+)
 parts.doubts_and_skips(result.doubts, result.skipped)
-st.caption(fmt.visible(legend(result)))
+with st.expander("How to read this", icon=":material/menu_book:"):
+    st.text(fmt.visible(f"Correct is: {result.correct_is}.\n{legend(result)}"))

@@ -23,6 +23,7 @@ class Response(msgspec.Struct, frozen=True):
     reward: float | None
     length: int | None
     finish_reason: str | None
+    group_id: str | None = None
 
 
 class Visit(msgspec.Struct, frozen=True):
@@ -72,9 +73,9 @@ def prompt_responses(run: Run, prompt_id: str, *, step: int | None = None, until
             return Visit(None, None, [], [], 0)
         rows = db.execute(
             f"SELECT sample_index, left(response, {LONGEST}), length(response) > {LONGEST}, reward, "
-            f"length, finish_reason, left(prompt, {LONGEST}), count(*) OVER () FROM rollouts "
+            f"length, finish_reason, left(prompt, {LONGEST}), count(*) OVER (), group_id FROM rollouts "
             f"WHERE {_WHERE} AND step = ? ORDER BY reward DESC NULLS LAST, sample_index LIMIT {MOST}",
             [prompt_id, chosen],
         ).fetchall()
-    responses = [Response(row[0], row[1], bool(row[2]), row[3], row[4], row[5]) for row in rows]
+    responses = [Response(row[0], row[1], bool(row[2]), row[3], row[4], row[5], row[8]) for row in rows]
     return Visit(rows[0][6], chosen, steps, responses, int(rows[0][7]))

@@ -61,7 +61,7 @@ def curve_chart(
         raise nothing_to_draw("no such metric over steps")
     unit = curves[0][1].unit
     axis = alt.Axis(format="%") if unit.startswith("of ") else alt.Axis()
-    scale = alt.Scale(domain=_frame(frame), nice=False, zero=False)
+    scale = alt.Scale(domain=y_domain(frame), nice=False, zero=False)
     y = alt.Y("value:Q", title=unit or None, axis=axis, scale=scale)
     base = alt.Chart(frame).encode(
         x=alt.X("step:Q", title=None, scale=alt.Scale(nice=False), axis=alt.Axis(tickMinStep=1, tickCount=6)),
@@ -86,7 +86,7 @@ def curve_chart(
     return alt.layer(*layers).properties(height=HEIGHT, padding=PADDING)
 
 
-def _frame(frame: pl.DataFrame) -> list[float]:
+def y_domain(frame: pl.DataFrame) -> list[float]:
     """What is shown of the y axis: every value, and of the bands what is not far beyond them."""
     values = frame["value"].to_list()
     least, most = min(values), max(values)

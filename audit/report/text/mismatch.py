@@ -119,7 +119,7 @@ def _corrections(page: Page, corrections: list[CorrectionEffect]) -> None:
     for one in corrections:
         rows.add(
             one.name,
-            _does(one),
+            does(one),
             fmt.percent_estimate(one.touched),
             "–" if one.responses is None else fmt.percent_estimate(one.responses),
             fmt.estimate(one.mean_weight),
@@ -128,7 +128,8 @@ def _corrections(page: Page, corrections: list[CorrectionEffect]) -> None:
     rows.add_to(page)
 
 
-def _does(one: CorrectionEffect) -> str:
+def does(one: CorrectionEffect) -> str:
+    """Say what a correction does, to what, and where."""
     window = f"[{0 if one.low is None else one.low:g}, {'∞' if one.high is None else format(one.high, 'g')}]"
     whose = "tokens" if one.level == "token" else f"responses ({one.level})"
     return f"{one.action}s {whose} {'to' if one.action == 'truncate' else 'outside'} {window}"

@@ -1,0 +1,123 @@
+"""Charts of length by correctness that fill what holds them; a side has one colour everywhere."""
+
+from __future__ import annotations
+
+import altair as alt
+import polars as pl
+
+from audit.analyses.length import LengthBias
+from audit.analyses.length_ecdf import LengthDistributions, Side
+from audit.report.charts import nothing_to_draw
+from audit.report.colours import CORRECT, WRONG
+from audit.report.curves_chart import PADDING
+from audit.report.length_charts import drift_frame, push_frame
+from audit.report.panels import layered, series_legend, share_axis, steps_axis
+
+HEIGHT = 260
+COLOURS = {"correct": CORRECT, "wrong": WRONG}
+_ROW = 26
+_THIRDS = {"early": ([2, 3], 0.55), "middle": ([7, 3], 0.8), "late": ([1, 0], 1.0)}
+"""Dashes and strength of a line: the later, the more solid."""
+
+
+def side_colour() -> alt.Color:
+    """Green correct, orange wrong."""
+    scale = alt.Scale(domain=list(COLOURS), range=list(COLOURS.values()))
+    return alt.Color("side:N", title=None, scale=scale, legend=series_legend())
+
+
+def course_panel(bias: LengthBias, curve: str, value: str) -> alt.LayerChart:
+    """Draw ``cumulative push`` or ``length`` of both sides over steps, since the first bin.
+
+    Raises
+    ------
+    AuditError
+        The log has no such curve.
+    """
+    frame = drift_frame(bias).filter(pl.col("curve") == curve, pl.col("side").is_in(list(COLOURS)))
+    frame = frame.drop_nulls("value")
+    if not len(frame):
+        raise nothing_to_draw(f"no {value} over steps")
+    zero = alt.Chart(pl.DataFrame({"zero": [0.0]})).mark_rule(strokeDash=[4, 4], color="grey")
+    lines = (
+        alt.Chart(frame, height=HEIGHT)
+        .mark_line(strokeWidth=2, point=alt.OverlayMarkDef(size=30, filled=True))
+        .encode(
+            x=steps_axis(),
+            y=alt.Y("value:Q", title=value, axis=share_axis(percent=False)),
+            color=side_colour(),
+            tooltip=["side:N", "step:Q", "value:Q"],
+        )
+    )
+    return layered(zero.encode(y="zero:Q"), lines)
+
+
+def pushes_panel(bias: LengthBias) -> alt.LayerChart:
+    """Push of every objective on correct and on wrong answers, with 95 % intervals and a rule at 0.
+
+    Raises
+    ------
+    AuditError
+        None could be measured.
+    """
+    frame = push_frame(bias).drop_nulls("value")
+    if not len(frame):
+        raise nothing_to_draw("no push of any objective")
+    names = frame["objective"].unique(maintain_order=True).to_list()
+    title = f"push, {bias.unit} per unit of mean |weight|"
+    base = alt.Chart(frame, height=_ROW * len(names) + 60).encode(
+        y=alt.Y("objective:N", title=None, sort=names, axis=alt.Axis(labelLimit=150, grid=True)),
+        yOffset=alt.YOffset("side:N", sort=list(COLOURS)),
+        color=side_colour(),
+    )
+    ends = base.mark_rule(strokeWidth=1.5).encode(x=alt.X("low:Q", title=title), x2="high:Q")
+    points = base.mark_point(filled=True, size=45, opacity=1).encode(
+        x=alt.X("value:Q", title=title),
+        tooltip=["objective:N", "side:N", "value:Q", "low:Q", "high:Q", "n:Q"],
+    )
+    zero = alt.Chart(pl.DataFrame({"zero": [0.0]})).mark_rule(strokeDash=[4, 4], color="grey")
+    return layered(zero.encode(x="zero:Q"), ends, points)
+
+
+def ecdf_panel(result: LengthDistributions, side: Side) -> alt.Chart:
+    """Share of the responses of one side that are no longer than a length, a line for each third of the run.
+
+    Raises
+    ------
+    AuditError
+        There is no such response.
+    """
+    rows = [
+        (f"{each.third}, steps {each.first_step:,}–{each.last_step:,}", each.third, each.n, length, level)
+        for each in result.curves
+        if each.side == side
+        # A distribution begins at 0, right below its least length.
+        for length, level in [(each.length[0], 0.0), *zip(each.length, each.level, strict=True)]
+    ]
+    if not rows:
+        raise nothing_to_draw(f"no {side} response of known length and step")
+    schema = {"part": pl.String, "third": pl.String, "n": pl.Int64, "length": pl.Float64, "level": pl.Float64}
+    frame = pl.DataFrame(rows, schema=schema, orient="row")
+    parts = frame["part"].unique(maintain_order=True).to_list()
+    thirds = [part.split(",")[0] for part in parts]
+    domain = [min(min(c.length) for c in result.curves), max(max(c.length) for c in result.curves)]
+    return (
+        alt.Chart(frame, height=HEIGHT, padding=PADDING)
+        .mark_line(strokeWidth=2, interpolate="step-after", color=COLOURS[side])
+        .encode(
+            x=alt.X("length:Q", title=f"length, {result.unit}", scale=alt.Scale(domain=domain, nice=True)),
+            y=alt.Y("level:Q", title=f"{side} responses no longer", axis=share_axis(percent=True)),
+            strokeDash=alt.StrokeDash(
+                "part:N",
+                title=None,
+                scale=alt.Scale(domain=parts, range=[_THIRDS[third][0] for third in thirds]),
+                legend=alt.Legend(orient="top", labelLimit=150, symbolStrokeColor=COLOURS[side], columns=3),
+            ),
+            opacity=alt.Opacity(
+                "part:N",
+                scale=alt.Scale(domain=parts, range=[_THIRDS[third][1] for third in thirds]),
+                legend=None,
+            ),
+            tooltip=["part:N", "length:Q", alt.Tooltip("level:Q", format=".1%"), "n:Q"],
+        )
+    )
