@@ -74,7 +74,8 @@ def rows(
     )
     style = "border-collapse:collapse;width:100%;font-size:.875rem"
     table = f'<table style="{style}"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
-    st.html(f'<div style="overflow-x:auto">{table}</div>')
+    # What scrolls must be reachable by keyboard.
+    st.html(f'<div style="overflow-x:auto" tabindex="0" role="region" aria-label="table">{table}</div>')
 
 
 def texts(entries: Sequence[tuple[str, str | None]]) -> None:

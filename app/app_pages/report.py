@@ -30,7 +30,7 @@ sections = st.pills(
 )
 size = sum(entry[1] for run in runs for entry in run.fingerprint)
 with st.container(horizontal=True, vertical_alignment="center"):
-    begin = st.button("Make the report", type="primary", icon=":material/description:", disabled=not sections)
+    begin = st.button("Make the report", icon=":material/description:", disabled=not sections)
     hashed = st.toggle(
         "Hash the files",
         size <= SMALL,

@@ -55,7 +55,7 @@ with left:
         "stopped after 30 seconds. The address of the page carries the query.",
     )
     with st.container(horizontal=True, vertical_alignment="center"):
-        again = st.button("Run", key="run-sql", type="primary", icon=":material/play_arrow:")
+        again = st.button("Run", key="run-sql", icon=":material/play_arrow:")
         status = st.empty()
 
 key = (cached.key_of(listed), sql)
