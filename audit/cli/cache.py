@@ -33,8 +33,9 @@ def cache(
 ) -> None:
     """Show where facts of runs are stored and how large they are; or remove them. Logs are never touched.
 
-    Facts lie in RUN/.rlaudit, or in the user's cache directory for logs that cannot be written to.
-    RLAUDIT_CACHE=run|user|off chooses, RLAUDIT_CACHE_DIR and RLAUDIT_CACHE_LIMIT set the user's cache.
+    Facts lie in RUN/.rlaudit, or in the user's cache directory for logs that
+    cannot be written to. RLAUDIT_CACHE=run|user|off chooses, RLAUDIT_CACHE_DIR
+    and RLAUDIT_CACHE_LIMIT set the user's cache.
 
     Example: rlaudit cache sample_logs/team
     """

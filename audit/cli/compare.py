@@ -40,8 +40,9 @@ def explain(
 ) -> None:
     """Explain why runs disagree: what is declared, what the logs show, and which choice moved how much.
 
-    Of two runs: every cause, ranked. Of three to 50, or a directory: distances of every pair, clusters, the
-    fields that split them, and what is beyond seed noise.
+    Of two runs: every cause, ranked. Of three to 50, or a directory: distances
+    of every pair, clusters, the fields that split them, and what is beyond seed
+    noise.
 
     Example: rlaudit explain sample_logs/team/grpo-seed1 sample_logs/team/dr-grpo-seed1 -o report.html
 

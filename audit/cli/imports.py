@@ -53,8 +53,9 @@ def import_log(
 ) -> None:
     """Import a foreign log into a run directory. Other commands open foreign logs without this.
 
-    Killed or run again, it goes on where it was; nothing is read twice that was not changed. A file
-    rlaudit.toml beside a log may hold the mapping, so that every command opens it.
+    Killed or run again, it goes on where it was; nothing is read twice that was
+    not changed. A file rlaudit.toml beside a log may hold the mapping, so that
+    every command opens it.
 
     Example: rlaudit import sample_logs/trl_completions runs/mine
     """
@@ -131,6 +132,11 @@ def _unknown(path: Path) -> str:
 
     if path.suffix == ".parquet" or (path.is_dir() and is_run_directory(path)):
         return f"{path}: is a run of the rollout schema already, or lacks columns; open it as it is."
+    from audit.importers import find_runs
+
+    if path.is_dir() and (within := [str(entry.path) for entry in find_runs(path) if entry.path != path]):
+        some = ", ".join(within[:3]) + (f" and {len(within) - 3} more" if len(within) > 3 else "")
+        return f"{path}: holds logs, but is none itself; import one of: {some}."
     return (
         f"{path}: no format takes this for its own; rlaudit import --formats lists them, --format says one."
     )

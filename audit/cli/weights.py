@@ -30,6 +30,7 @@ def weights(
     from audit.facts.weigh import write_weights
     from audit.importers import open_run
     from audit.logs.output import check_output
+    from audit.report.format import plural
 
     check_output(out, (".parquet",))
     run = open_run(path)
@@ -49,5 +50,6 @@ def weights(
     source = "the log" if chosen.baseline.kind == "logged" else "the rewards"
     tokens = 0 if rows.facts is None else int(rows.facts["tokens"].sum())
     typer.echo(
-        f"{out}: {written.rows} rows, {tokens} tokens, objective {chosen.name}, advantages from {source}."
+        f"{out}: {plural(written.rows, 'row')}, {plural(tokens, 'token')}, objective {chosen.name}, "
+        f"advantages from {source}."
     )

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import pty
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from jsonschema import validate
@@ -20,6 +22,7 @@ ROWS = [
     for p in (0, 1)
     for i in range(4)
 ]
+TRL = Path(__file__).parents[2] / "sample_logs" / "trl_completions"
 FLAGS = ("--column", "prompt=task.text", "--column", "reward=grade")
 
 
@@ -94,6 +97,7 @@ def test_a_mapping_beside_the_log_serves_every_command(rlaudit, log) -> None:
         (("log.jsonl", "full", *FLAGS), "holds no import"),
         (("log.jsonl", "log.jsonl"), "is not a directory"),
         (("odd.bin", "run"), "no format takes this"),
+        (("logs", "run"), "holds logs, but is none itself; import one of: logs/a, logs/b."),
         (("log.jsonl", "s3://bucket/run"), "written to this machine"),
     ],
 )
@@ -102,6 +106,8 @@ def test_what_cannot_be_is_one_line(rlaudit, log, tmp_path, monkeypatch, argumen
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine.txt").write_text("mine")
     (tmp_path / "odd.bin").write_bytes(b"\x00")
+    for name in "ab":
+        shutil.copytree(TRL, tmp_path / "logs" / name)
     done = rlaudit("import", *arguments)
     assert done.code == 2
     assert done.out == ""

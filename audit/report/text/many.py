@@ -45,7 +45,7 @@ def _runs(page: Page, x: ManyExplanation, order: list[str]) -> None:
     means = {outcome.run: outcome.means for outcome in x.outcomes}
     metrics = words.metrics(x)
     right = (2, *range(4, 5 + len(metrics)))
-    rows = Rows("Runs", "", "cluster", "configuration", *metrics, "responses", right=right)
+    rows = Rows("Runs", "", "cluster", "configuration", *metrics, "responses", right=right, whole=(1, 3))
     for number, run in enumerate(order, start=1):
         rows.add(
             str(number),
@@ -70,8 +70,8 @@ def _matrix(page: Page, matrix: DistanceMatrix, order: list[str]) -> None:
     for number, row in enumerate(shown, start=1):
         rows.add(str(number), *(row[:number] + [""] * len(columns))[: len(columns)])
     rows.add_to(page)
-    if len(columns) < len(order):
-        page.say((f"and {len(order) - len(columns)} more columns: see -o report.html", QUIET), indent=2)
+    if (left := len(order) - len(columns)) > 0:
+        page.say((f"and {fmt.plural(left, 'more column')}: see -o report.html", QUIET), indent=2)
     if matrix.note:
         page.say((matrix.note, QUIET), indent=2)
 
@@ -84,12 +84,12 @@ def _splits(page: Page, x: ManyExplanation) -> None:
         if said := words.unsplit(split):
             page.bullet((said, QUIET))
         if split.fields:
-            rows = Rows("  fields", "left", "right", "share", right=(3,))
+            rows = Rows("  fields", "left", "right", "share", right=(3,), whole=(0,))
             for field in split.fields[:_FIELDS]:
                 rows.add(field.field, field.left, field.right, words.field_share(field))
             rows.add_to(page)
-            if len(split.fields) > _FIELDS:
-                page.bullet((f"and {len(split.fields) - _FIELDS} more fields: see -o report.html", QUIET))
+            if (left := len(split.fields) - _FIELDS) > 0:
+                page.bullet((f"and {fmt.plural(left, 'more field')}: see -o report.html", QUIET))
         if split.causes:
             page.bullet("causes outside of the objective: ", ", ".join(split.causes))
 
@@ -109,7 +109,7 @@ def _seeds(page: Page, x: ManyExplanation) -> None:
         return
     page.gap()
     shown = [c for c in x.comparisons if c.apart] or x.comparisons[:_FIELDS]
-    rows = Rows("Seeds", "", "metric", "A", "B", "B - A", "", "seeds", right=(3, 4, 7))
+    rows = Rows("Seeds", "", "metric", "A", "B", "B - A", "", "seeds", right=(3, 4, 7), whole=(0, 1, 6))
     for c in shown:
         word = words.moved(c)
         rows.add(
@@ -125,4 +125,4 @@ def _seeds(page: Page, x: ManyExplanation) -> None:
     rows.add_to(page)
     left = len(x.comparisons) - len(shown)
     if left:
-        page.bullet((f"and {left} more comparisons: see -o report.html", QUIET))
+        page.bullet((f"and {fmt.plural(left, 'more comparison')}: see -o report.html", QUIET))
