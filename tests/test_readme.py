@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -25,7 +26,7 @@ def printed(command: str) -> str:
     """
     command, _, lines = command.partition(" | head -")
     run = subprocess.run(
-        [sys.executable, "-m", "audit", *command.split()[1:]],
+        [sys.executable, "-m", "audit", *shlex.split(command)[1:]],
         cwd=ROOT,
         env=os.environ | {"COLUMNS": "80", "NO_COLOR": "1"},
         capture_output=True,
@@ -44,7 +45,7 @@ def test_the_readme_shows_what_is_printed(command: str, shown: str) -> None:
 def test_the_readme_has_the_three_jobs() -> None:
     commands = [command for command, _ in BLOCK.findall(README.read_text(encoding="utf-8"))]
     verbs = [command.split()[1] for command in commands]
-    assert verbs == ["explain", "explain", "length", "dialect", "summary"]
+    assert verbs == ["explain", "explain", "explain", "length", "summary", "dialect", "sql"]
 
 
 def test_every_file_that_the_readme_links_to_exists() -> None:
