@@ -44,9 +44,9 @@ def measure(settings: Settings) -> Section:
         COLUMNS,
         intro=(
             f"{runs} runs of {steps} steps each (one file a step, 8 responses a file) whose facts are "
-            "cached, seen by Chromium on the same machine. First page: from the request on, in a new process of "
-            "the server and a new window; the start of the server is not in it. Page switch: from the click in "
-            "the menu until everything is drawn; two runs are chosen, and all pages were seen once."
+            "cached, seen by Chromium on the same machine. First page: from the request on, in a new process "
+            "of the server and a new window; the start of the server is not in it. Page switch: from the "
+            "click in the menu until everything is drawn; two runs are chosen, and all pages were seen once."
         ),
     )
     paints, wholes, starts = [], [], []
