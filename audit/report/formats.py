@@ -29,6 +29,9 @@ by `python -m audit.report.formats` from `audit/importers/`; the same list in th
 An import counts every record: read = rows + rejected, with the reason. Columns that the schema does not have
 are kept in `extra`. What a log does not say is not made up: checks that need it are skipped and named.
 
+Pickles are never opened, since opening one runs its code. Where the table says "converted", the command
+prints the line that writes the same beside it as a plain file; it is run where the framework is installed.
+
 | format | logs | tier reached | groups |
 |---|---|---|---|
 """

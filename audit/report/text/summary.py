@@ -39,7 +39,7 @@ def _add_run(page: Page, summary: Summary) -> None:
     page.say((_source(summary), QUIET))
     page.gap()
     rows = Rows("", "", "")
-    size = f"most often {summary.group_size} responses" if summary.group_size is not None else ""
+    size = f"most often {fmt.plural(summary.group_size, 'response')}" if summary.group_size else ""
     rows.add("responses", fmt.count(summary.responses), "")
     rows.add("groups", fmt.count(summary.groups), Text(size, QUIET))
     rows.add("steps", fmt.count(summary.steps), "")
