@@ -37,13 +37,24 @@ demo: $(VENV)/.installed  ## Install, explain two sample runs, write report.html
 	@echo "All runs in the browser:  $(BIN)/rlaudit dashboard sample_logs/team"
 
 # The header of a run prints the seed of its order; `make test SEED=N` runs that order again.
-test: check  ## Install what the tests need and run all of them (SEED=N: in the order of that seed)
+test: check browser  ## Install what the tests need and run all of them (SEED=N: in the order of that seed)
 	$(BIN)/python -m pytest -n 2 $(if $(SEED),--randomly-seed=$(SEED))
 
 # A failure prints a line that repeats it, and is drawn first in the next run (.hypothesis/).
 fuzz: $(VENV)/.installed-dev  ## Property tests with 20 times as many, new examples (FUZZ=tests/logs, SEED=N)
 	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -n 2 -m hypothesis \
 	    $(if $(SEED),--randomly-seed=$(SEED) --hypothesis-seed=$(SEED)) $(FUZZ)
+
+# Without a Chromium the tests in a browser are skipped, and say so; Playwright never downloads one.
+CHROMIUM := chromium chromium-browser google-chrome google-chrome-stable chrome
+.PHONY: browser
+browser:
+	@for name in $(CHROMIUM); do command -v $$name >/dev/null && exit 0; done; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    echo "Installing Chromium for the tests of the dashboard"; \
+	    { apt-get install -y -qq chromium || { apt-get update -qq && apt-get install -y -qq chromium; }; } \
+	        >/dev/null 2>&1 || echo "Chromium could not be installed: the tests in a browser are skipped"; \
+	else echo "No Chromium: the tests in a browser are skipped; install one: apt-get install -y chromium"; fi
 
 check: $(VENV)/.installed-dev  ## Lint, format, types
 	$(BIN)/ruff check

@@ -13,6 +13,9 @@ from audit.app.icon import ICON
 from audit.app.pages import PAGES
 
 st.set_page_config(page_title="rlaudit", page_icon=ICON, layout="wide")
+if st.context.theme.type == "dark":
+    # Streamlit writes white on the light blue of what was picked; nobody can read that.
+    st.html("<style>[data-testid='stMultiSelect'] span[title]{color:#0f1115}</style>")
 access.admit()
 page = st.navigation(PAGES, position="sidebar", expanded=True)
 context = ctx.begin()
