@@ -250,6 +250,8 @@ def _import(importer: Importer, unit: Unit, source: Source, folder: Path, ticks:
         # Damage shows in whatever reads the file: gzip, Parquet, or the text that Parquet holds.
         why = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
         why = why.splitlines()[0] if why else type(error).__name__
+        # A reason may quote what is not UTF-8, which no report can hold.
+        why = why.encode("utf-8", "backslashreplace").decode()
         return Entry(ticks.prints, "", Made(0, 0, {}, [], True), why)
     return Entry(ticks.prints, name, made)
 

@@ -189,7 +189,7 @@ def _message(node: Mapping[str, Any]) -> dict[str, Any]:
 
 def _finish(trace: Mapping[str, Any], along: list[Any], calls: list[Any]) -> str | None:
     """Return why the branch ended: by a limit, an error, or as the model's last call did."""
-    if trace.get("stop_condition") in LIMITS:
+    if str(trace.get("stop_condition")) in LIMITS:
         return "length"
     if trace.get("ok") is False or trace.get("errors") or trace.get("is_timeout"):
         return "abort"

@@ -22,6 +22,8 @@ _FUNCTIONS = frozenset(
     "duckdb_columns duckdb_functions duckdb_views duckdb_tables duckdb_types".split()
 )
 """Table functions that make rows of their arguments, or say what there is to ask."""
+_SWELLING = frozenset({"repeat", "lpad", "rpad"})
+"""Functions that make a value of any size of two numbers: in one step, which no time limit interrupts."""
 _LONGEST = 100_000
 
 
@@ -82,6 +84,7 @@ def _tree(connection: duckdb.DuckDBPyConnection, sql: str) -> Any:
 
 def _refused(tree: Any) -> Iterator[str]:
     """Say what in a parsed query does more than read."""
+    tables: set[int] = set()
     for node in _nodes(tree):
         kind = node.get("type")
         if not isinstance(kind, str):
@@ -89,8 +92,13 @@ def _refused(tree: Any) -> Iterator[str]:
         if kind.endswith("_NODE") and kind not in _READING:
             name = kind.removesuffix("_NODE").removesuffix("_QUERY")
             yield f"only SELECT runs here, also inside of WITH: not {name}."
+        name = str(node.get("function_name", "")).lower()
+        if kind == "FUNCTION" and name in _SWELLING and id(node) not in tables:
+            yield f"{name}() is not allowed: what it makes has no bound."
         if kind == "TABLE_FUNCTION":
             called = node.get("function") or {}
+            # The table function repeat() makes rows, which a time limit does interrupt.
+            tables.add(id(called))
             name = str(called.get("function_name", "")).lower()
             if name not in _FUNCTIONS:
                 yield (

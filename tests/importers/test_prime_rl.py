@@ -401,6 +401,12 @@ def test_hostile_runs_are_one_named_problem(tmp_path) -> None:
         open_run(tmp_path)
 
 
+@pytest.mark.parametrize("value", [{"0": 1}, ["max_turns"], 3, None])
+def test_a_stop_condition_that_is_no_text_is_no_limit(tmp_path, value) -> None:
+    save(tmp_path, episode(trace(stop_condition=value)))
+    assert [row["finish_reason"] for row in held(open_run(tmp_path), "finish_reason")] != ["length"]
+
+
 _VALUE = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),

@@ -132,6 +132,14 @@ def test_a_gzip_archive_with_wrong_bytes_inside_is_named(tmp_path) -> None:
     assert [s.path.name for s in run.skipped] == ["2.jsonl.gz"]
 
 
+def test_a_table_in_utf_16_is_one_named_problem(tmp_path) -> None:
+    file = tmp_path / "r.csv"
+    file.write_bytes("step,prompt,response,reward\n1,a,b,1\n".encode("utf-16"))
+    with pytest.raises(BadLog, match=r"r\.csv.*can be read") as raised:
+        open_run(file)
+    str(raised.value).encode()
+
+
 def test_units_in_numeric_order() -> None:
     files = [Path(f"{n}.jsonl") for n in (10, 2, 1)]
     assert [f.name for f in in_numeric_order(files)] == ["1.jsonl", "2.jsonl", "10.jsonl"]

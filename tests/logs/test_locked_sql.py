@@ -38,6 +38,10 @@ def test_select_in_every_form_runs(run, sql) -> None:
     assert query(run, sql).rows == [[3 * 4 * 8]]
 
 
+def test_the_table_function_repeat_runs(run) -> None:
+    assert query(run, "select count(*) from repeat(1, 5)").rows == [[5]]
+
+
 def test_numbers_are_those_of_the_rows(run) -> None:
     rows = run.responses(["step", "reward"]).to_pylist()
     wanted: dict[int, list[float]] = {}
@@ -90,6 +94,8 @@ ATTACKS = {
     "select getenv('HOME')": "getenv",
     "from run": "run",
     "select $1": "no parameters",
+    "select repeat('a', 4000000000)": "repeat",
+    "select length(prompt || Lpad('a', 2000000000, 'b')) from rollouts": "lpad",
     "selec 1": "syntax error",
     "select nope from rollouts": "nope",
     "": "no query",
