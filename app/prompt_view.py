@@ -149,7 +149,8 @@ def _response(listed: Listed, visit: Visit, each: Response) -> str:
     link = ""
     if each.group_id is not None:
         place = {RUNS: listed.name, "step": visit.step, "group": each.group_id, "sample": each.sample_index}
-        link = f'<a href="tokens?{html.escape(urlencode(place))}" target="_blank" rel="noopener">tokens</a>'
+        address = html.escape(f"tokens?{urlencode(place)}")
+        link = f'<a href="{address}" target="_blank" rel="noopener" style="color:inherit">tokens</a>'
     return (
         f'<div style="padding:.4em 0;{_LINE}"><div style="display:flex;justify-content:space-between;'
         f'font-size:.75rem"><span style="opacity:.65">{about}</span>{link}</div>{text}</div>'

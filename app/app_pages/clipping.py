@@ -72,7 +72,7 @@ def others() -> None:
                 for each in result.bounds
             ],
             right=("n",),
-            whole=("of", "removes a"),
+            whole=("of", "removes a", "clip-zeroed [95 %]", "gradient lost [95 %]"),
         )
         if not result.bounds:
             st.caption("This log carries none of the catalogue's trust regions.")

@@ -7,7 +7,7 @@ from audit.app import cached, look, parts, single
 from audit.app import context as ctx
 
 from audit.report import format as fmt
-from audit.report.kl_words import HELP, meanings, named
+from audit.report.kl_words import HELP, meanings, named, paired
 from audit.report.panels import GREY, parts_panel
 from audit.report.policy_panels import beta_panel, kl_panel
 
@@ -60,32 +60,34 @@ if result.start:
                 for start in result.start
             ]
         )
-pers = [per for per in ("token", "sequence") if any(each.per == per for each in result.estimates)]
-with single.cards():
-    for per in pers:
-        with single.card(f"Estimates per {per}, nats", about=HELP):
-            look.rows(
-                [
-                    {
-                        "": f"{each.of} ‖ ref",
-                        "by": named(each),
-                        "value [95 %]": fmt.estimate(each.value, sign=True),
-                        "largest holds": fmt.percent(each.heaviest),
-                        "n": fmt.count(each.value.n),
-                    }
-                    for each in result.estimates
-                    if each.per == per
-                ],
-                right=("largest holds", "n"),
-                whole=("", "by"),
+if result.estimates:
+    with single.card("Estimates, nats [95 %]", about=HELP):
+        look.rows(
+            [
+                {
+                    "": f"{first.of} ‖ ref",
+                    "by": named(first),
+                    **{
+                        name: shown
+                        for per in ("token", "sequence")
+                        for name, shown in (
+                            (f"per {per}", fmt.estimate(pers[per].value, sign=True) if per in pers else ""),
+                            (f"largest holds, {per}", fmt.percent(pers[per].heaviest) if per in pers else ""),
+                        )
+                    },
+                    "n": fmt.count(first.value.n),
+                }
+                for first, pers in paired(result.estimates)
+            ],
+            right=("largest holds, token", "largest holds, sequence", "n"),
+            whole=("", "by", "per token", "per sequence"),
+        )
+        if result.correction is not None:
+            k = result.correction
+            st.caption(
+                f"Weights of × ratio per sequence: ESS {fmt.percent_estimate(k.ess)}, Pareto k "
+                f"{fmt.number(k.pareto_k)}, reliable below {k.reliable_k:.2f}."
             )
-            if per == "sequence" and result.correction is not None:
-                k = result.correction
-                st.caption(
-                    f"Weights of × ratio: ESS {fmt.percent_estimate(k.ess)}, Pareto k "
-                    f"{fmt.number(k.pareto_k)}, reliable below {k.reliable_k:.2f}."
-                )
-if pers:
     with st.expander("What each estimator means", icon=":material/menu_book:"):
         look.items(meanings())
 if result.pulls:
@@ -103,6 +105,7 @@ if result.pulls:
                 for each in result.pulls
             ],
             right=("n",),
+            whole=("", "h", "mean h [95 %]", "alignment [95 %]"),
         )
         st.caption(
             "h: gradient of the estimator to log pi of a token. Alignment: cosine with d, the pull of "

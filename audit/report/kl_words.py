@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from audit.analyses.kl_estimates_values import KLEstimate
 
 MEANINGS = {
@@ -22,6 +24,14 @@ HELP = (
 def named(e: KLEstimate) -> str:
     """Name an estimate, as ``k3 × ratio``."""
     return e.estimator + (" × ratio" if e.corrected else "")
+
+
+def paired(estimates: Sequence[KLEstimate]) -> list[tuple[KLEstimate, dict[str, KLEstimate]]]:
+    """Put estimates per token and per sequence of one kind together: the first, and each by ``per``."""
+    found: dict[tuple[str, str], dict[str, KLEstimate]] = {}
+    for e in estimates:
+        found.setdefault((e.of, named(e)), {})[e.per] = e
+    return [(next(iter(pers.values())), pers) for pers in found.values()]
 
 
 def meanings() -> list[tuple[str, str, str]]:

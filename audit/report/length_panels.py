@@ -66,7 +66,7 @@ def pushes_panel(bias: LengthBias) -> alt.LayerChart:
     names = frame["objective"].unique(maintain_order=True).to_list()
     title = f"push, {bias.unit} per unit of mean |weight|"
     base = alt.Chart(frame, height=_ROW * len(names) + 60).encode(
-        y=alt.Y("objective:N", title=None, sort=names, axis=alt.Axis(labelLimit=150, grid=True)),
+        y=alt.Y("objective:N", title=None, sort=names, axis=alt.Axis(grid=True)),
         yOffset=alt.YOffset("side:N", sort=list(COLOURS)),
         color=side_colour(),
     )
@@ -88,7 +88,7 @@ def ecdf_panel(result: LengthDistributions, side: Side) -> alt.Chart:
         There is no such response.
     """
     rows = [
-        (f"{each.third}, steps {each.first_step:,}–{each.last_step:,}", each.third, each.n, length, level)
+        (each.third, f"{each.first_step:,}–{each.last_step:,}", each.n, length, level)
         for each in result.curves
         if each.side == side
         # A distribution begins at 0, right below its least length.
@@ -96,10 +96,15 @@ def ecdf_panel(result: LengthDistributions, side: Side) -> alt.Chart:
     ]
     if not rows:
         raise nothing_to_draw(f"no {side} response of known length and step")
-    schema = {"part": pl.String, "third": pl.String, "n": pl.Int64, "length": pl.Float64, "level": pl.Float64}
+    schema = {
+        "third": pl.String,
+        "steps": pl.String,
+        "n": pl.Int64,
+        "length": pl.Float64,
+        "level": pl.Float64,
+    }
     frame = pl.DataFrame(rows, schema=schema, orient="row")
-    parts = frame["part"].unique(maintain_order=True).to_list()
-    thirds = [part.split(",")[0] for part in parts]
+    thirds = frame["third"].unique(maintain_order=True).to_list()
     domain = [min(min(c.length) for c in result.curves), max(max(c.length) for c in result.curves)]
     return (
         alt.Chart(frame, height=HEIGHT, padding=PADDING)
@@ -108,16 +113,16 @@ def ecdf_panel(result: LengthDistributions, side: Side) -> alt.Chart:
             x=alt.X("length:Q", title=f"length, {result.unit}", scale=alt.Scale(domain=domain, nice=True)),
             y=alt.Y("level:Q", title=f"{side} responses no longer", axis=share_axis(percent=True)),
             strokeDash=alt.StrokeDash(
-                "part:N",
+                "third:N",
                 title=None,
-                scale=alt.Scale(domain=parts, range=[_THIRDS[third][0] for third in thirds]),
-                legend=alt.Legend(orient="top", labelLimit=150, symbolStrokeColor=COLOURS[side], columns=3),
+                scale=alt.Scale(domain=thirds, range=[_THIRDS[third][0] for third in thirds]),
+                legend=alt.Legend(orient="top", symbolStrokeColor=COLOURS[side], columns=3),
             ),
             opacity=alt.Opacity(
-                "part:N",
-                scale=alt.Scale(domain=parts, range=[_THIRDS[third][1] for third in thirds]),
+                "third:N",
+                scale=alt.Scale(domain=thirds, range=[_THIRDS[third][1] for third in thirds]),
                 legend=None,
             ),
-            tooltip=["part:N", "length:Q", alt.Tooltip("level:Q", format=".1%"), "n:Q"],
+            tooltip=["third:N", "steps:N", "length:Q", alt.Tooltip("level:Q", format=".1%"), "n:Q"],
         )
     )

@@ -16,7 +16,7 @@ from audit.report.policy_charts import bucket_frame
 HEIGHT = 220
 GREY = "#8A8F98"
 """Of what is expected, or stands beside what a run did."""
-_ROW, _AXES = 22, 50
+_ROW, _AXES = 24, 95
 """Pixels of a part, and of what stands below them."""
 
 
