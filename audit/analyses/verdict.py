@@ -182,7 +182,8 @@ def _text(
             same = " The objectives differ, but on these rollouts they give every token the same weight."
         if skipped:
             found = "No cause found in what these logs can show"
-            return f"{found}; {len(skipped)} check(s) were skipped, so others remain possible.{same}{moved}"
+            checks = f"{len(skipped)} checks were" if len(skipped) > 1 else "one check was"
+            return f"{found}; {checks} skipped, so others remain possible.{same}{moved}"
         return f"{NOTHING}{same}{moved}"
     shared = [cause for cause in causes if cause.share]
     lines = []

@@ -75,7 +75,7 @@ def open_run(path: str | Path) -> Run:
         except AuditError as error:
             run = _open_foreign(path, listing=False)
             if run is None:
-                raise error from None
+                raise _several(path) or error from None
             return run
 
 
@@ -150,6 +150,20 @@ def _open_foreign(path: Path, *, listing: bool) -> Run | None:
     return next((run for opener in FOREIGN_OPENERS if (run := opener(path, listing)) is not None), None)
 
 
+def _several(path: Path) -> BadLog | None:
+    """The error of a folder that is no log and holds foreign ones; None where it holds none."""
+    if not is_directory(path) or is_run_directory(path):
+        return None
+    within = [entry.path for entry in find_runs(path) if entry.run is not None and entry.path != path]
+    return _not_one(path, [folder.relative_to(path).as_posix() for folder in within]) if within else None
+
+
+def _not_one(path: Path, nested: list[str]) -> BadLog:
+    listed = ", ".join(nested[:5]) + (", …" if len(nested) > 5 else "")
+    many = f"{len(nested)} runs, not one" if len(nested) > 1 else "one run below it"
+    return BadLog(f"{path}: holds {many}: {listed}. Name {'one of them' if len(nested) > 1 else 'it'}.")
+
+
 def open_native(path: Path) -> Run:
     """Open a run of the rollout schema; see :func:`open_run`."""
     if not path.is_dir():
@@ -163,9 +177,7 @@ def open_native(path: Path) -> Run:
             folder.relative_to(path).as_posix() for folder, _ in _folders(path) if is_run_directory(folder)
         ]
         if nested:
-            listed = ", ".join(nested[:5]) + (", …" if len(nested) > 5 else "")
-            msg = f"{path}: holds {len(nested)} run(s), not one: {listed}. Name one of them."
-            raise BadLog(msg)
+            raise _not_one(path, nested)
     manifest, index = read_manifest(path), FooterIndex(path)
     files, skipped = list_files(path, index.known)
     return _open_files(path, manifest, files, skipped, index)

@@ -116,6 +116,15 @@ def test_what_cannot_be_is_one_line(rlaudit, log, tmp_path, monkeypatch, argumen
     assert [f.name for f in (tmp_path / "full").iterdir()] == ["mine.txt"]
 
 
+def test_a_folder_of_foreign_logs_names_them(rlaudit, tmp_path) -> None:
+    shutil.copytree(TRL, tmp_path / "a")
+    alone = rlaudit("length", tmp_path)
+    assert (alone.code, alone.out) == (2, "")
+    assert "holds one run below it: a. Name it." in alone.err
+    shutil.copytree(TRL, tmp_path / "b")
+    assert "holds 2 runs, not one: a, b. Name one of them." in rlaudit("length", tmp_path).err
+
+
 def test_text_of_a_log_cannot_act_on_a_terminal(rlaudit, tmp_path) -> None:
     path = tmp_path / "log.jsonl"
     path.write_text(json.dumps({"prompt": "p", "reward": 1, "\x1b[31mred\x07": 1}) + "\n")

@@ -150,7 +150,7 @@ def test_several_runs_are_not_merged_into_one(tmp_path):
     for name in ("a", "b"):
         write(tmp_path / name / "rollouts" / "x.parquet")
     message = refused(tmp_path)
-    assert "2 run(s)" in message
+    assert "holds 2 runs, not one" in message
     assert "a, b" in message
 
 
