@@ -16,7 +16,7 @@ FLAGS = (
     # No name resolves: a page that asks for something elsewhere fails, and is found below.
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 )
-PATIENCE = 30_000  # milliseconds
+PATIENCE = 120_000  # milliseconds: on a busy machine the first page reads logs for a minute
 MAIN = '[data-testid="stMain"]'
 IDLE = '[data-testid="stApp"][data-test-script-state="notRunning"]'
 PATHS = sorted(
