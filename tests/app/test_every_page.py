@@ -18,8 +18,8 @@ LOGS = {
     "trl_completions": ("trl_completions", "testbed/grpo-seed0"),
 }
 """A run of each kind of sample log, and the one that it is compared with."""
-SAYING = ("arrow_data_frame", "metric", "html", "vega_lite_chart", "code", "info", "warning", "pills")
-"""Elements of which a page has one at least; titles and the captions are on every page."""
+SAYING = ("dataframe", "metric", "html", "vega_lite_chart", "code", "info", "warning")
+"""Elements of which a page has one at least; a title is on every page."""
 
 
 @pytest.mark.parametrize("log", LOGS)
