@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import streamlit as st
-from audit.app.listing import Listed, fingerprint_of, open_listed, opened_below
+from audit.app.listing import Below, Listed, below, fingerprint_of, open_listed
 
 import audit
 from audit.analyses.explain import Known, explain_known, known
@@ -47,16 +47,26 @@ def key_of(listed: Listed) -> Key:
     return listed.name, hashlib.sha256(repr(listed.fingerprint).encode()).hexdigest()
 
 
-@st.cache_resource(ttl=10, max_entries=2, show_spinner=False)
-def _below(root: str) -> dict[str, Run]:
-    """Every run of the directory, from one look at it."""
-    return opened_below(Path(root))
+REFRESH = 10
+"""Seconds for which one look at the directory holds."""
+
+
+@st.cache_resource(ttl=REFRESH, max_entries=4, show_spinner="Looking for runs…")
+def found(root: str) -> Below:
+    """Every run of the directory, from one look at it.
+
+    Raises
+    ------
+    AuditError
+        The directory cannot be read.
+    """
+    return below(Path(root))
 
 
 @st.cache_resource(max_entries=512, show_spinner=False)
 def open_key(root: str, key: Key) -> Run:
     """Open the run of a key; for the cached functions of other modules."""
-    run = _below(root).get(key[0])
+    run = found(root).runs.get(key[0])
     if run is None or key_of(Listed(key[0], "", fingerprint=fingerprint_of(run))) != key:
         return open_listed(Path(root), key[0])
     return run

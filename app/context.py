@@ -12,7 +12,8 @@ from functools import cached_property
 from pathlib import Path
 
 import streamlit as st
-from audit.app.listing import Listed, directory, runs_under
+from audit.app import cached
+from audit.app.listing import Listed, directory
 
 from audit.errors import AuditError
 from audit.report import format as fmt
@@ -21,8 +22,6 @@ from audit.report.colours import colours_of
 RUNS = "run"
 """Key of the picker, and parameter of the URL."""
 ONE = "of"
-REFRESH = 10
-"""Seconds between two looks at the directory."""
 
 
 @dataclass(frozen=True)
@@ -49,10 +48,9 @@ class Context:
         return self.readable[name]
 
 
-@st.cache_data(ttl=REFRESH, max_entries=8, show_spinner="Looking for runs…")
 def listing(root: str) -> tuple[Listed, ...]:
     """Return the runs below the directory, as of the last few seconds."""
-    return tuple(runs_under(Path(root)))
+    return cached.found(root).listed
 
 
 def begin() -> Context:

@@ -43,22 +43,33 @@ def runs_under(root: Path) -> list[Listed]:
     AuditError
         The directory cannot be read.
     """
-    return [_listed(entry.path, root, entry.run_id, entry.run, entry.error) for entry in find_runs(root)]
+    return list(below(root).listed)
 
 
-def opened_below(root: Path) -> dict[str, Run]:
-    """Return the runs that can be opened, by name, from one look at the directory.
+class Below(NamedTuple):
+    """What one look at a directory found."""
+
+    listed: tuple[Listed, ...]
+    runs: dict[str, Run]
+    """Those that can be opened, by name."""
+
+
+def below(root: Path) -> Below:
+    """Look at the directory once, for the list and for the runs themselves.
 
     Raises
     ------
     AuditError
         The directory cannot be read.
     """
-    return {
-        _name(entry.path, root): entry.run
-        for entry in find_runs(root)
-        if entry.run is not None and is_inside(entry.path, root)
+    found = find_runs(root)
+    listed = tuple(_listed(each.path, root, each.run_id, each.run, each.error) for each in found)
+    runs = {
+        line.name: each.run
+        for line, each in zip(listed, found, strict=True)
+        if each.run is not None and not line.error
     }
+    return Below(listed, runs)
 
 
 def open_listed(root: Path, name: str) -> Run:

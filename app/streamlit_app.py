@@ -7,7 +7,7 @@ Markdown or HTML. Nothing is computed here or in the pages: they call ``audit`` 
 from __future__ import annotations
 
 import streamlit as st
-from audit.app import access
+from audit.app import access, cached
 from audit.app import context as ctx
 from audit.app.icon import ICON
 from audit.app.pages import PAGES
@@ -22,7 +22,7 @@ context = ctx.begin()
 st.session_state["context"] = context
 
 
-@st.fragment(run_every=f"{ctx.REFRESH}s")
+@st.fragment(run_every=f"{cached.REFRESH}s")
 def watch() -> None:
     """Look at the directory again, and run the page again where something was written."""
     if ctx.listing(str(context.root)) != context.listed:

@@ -13,6 +13,7 @@ TABLE, FILTER = "runs_table", "find"
 ROW, TALLEST = 35, 700  # pixels
 MOST = 50  # unreadable runs that are told one by one
 PATIENCE = 0.8  # seconds between two looks at what was read so far
+AT_FIRST = 0.15  # seconds after which the names alone are shown
 
 context = ctx.current()
 ctx.title("Runs")
@@ -42,7 +43,7 @@ said = st.empty()
 place = st.empty()
 links_place = st.container()
 found: dict[str, Any] = {}
-looked = time.monotonic()
+looked = time.monotonic() - PATIENCE + AT_FIRST
 for count, run in enumerate(context.readable.values()):
     if time.monotonic() - looked > PATIENCE:
         looked = time.monotonic()

@@ -54,7 +54,8 @@ def test_a_changed_file_is_read_again(tmp_path, monkeypatch) -> None:
     write(tmp_path / "one", rollouts(steps=2))
     first = page(monkeypatch, "--logs", str(tmp_path)).dataframe[0].value["responses"][0]
     write(tmp_path / "one", rollouts(steps=3))
-    st.cache_data.clear()  # as after the few seconds for which a listing is kept
+    st.cache_data.clear()
+    st.cache_resource.clear()  # as after the few seconds for which a listing is kept
     second = page(monkeypatch, "--logs", str(tmp_path)).dataframe[0].value["responses"][0]
     assert second > first
 
