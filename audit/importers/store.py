@@ -15,6 +15,7 @@ import pyarrow as pa
 from audit.errors import BadLog
 from audit.importers.convert import Made, convert
 from audit.importers.interface import Importer, Source, Unit
+from audit.logs.cache_place import subject
 from audit.logs.files import ROLLOUTS, SkippedFile, numeric_order, state_of, sync
 
 VERSION = 1
@@ -224,7 +225,7 @@ def prints_of(unit: Unit) -> tuple[Print, ...]:
 def _report(importer: Importer, source: Source, units: dict[str, Entry]) -> Report:
     known = blake2b(msgspec.json.encode(source.manifest), digest_size=8).hexdigest()
     options = msgspec.to_builtins(source.options)
-    return Report(str(source.path), importer.name, options, units, known)
+    return Report(subject(source.path), importer.name, options, units, known)
 
 
 def _previous(importer: Importer, source: Source, place: Path) -> dict[str, Entry]:
@@ -235,7 +236,7 @@ def _previous(importer: Importer, source: Source, place: Path) -> dict[str, Entr
             msg = f"{place}: is not empty and holds no import; name another directory."
             raise BadLog(msg)
         return {}
-    if report.source != str(source.path) or report.format != importer.name:
+    if report.source != subject(source.path) or report.format != importer.name:
         msg = f"{place}: holds the import of {report.source} as {report.format}; name another directory."
         raise BadLog(msg)
     now = _report(importer, source, {})

@@ -274,3 +274,15 @@ def test_what_is_learned_of_the_run_later_makes_the_log_be_read_again(tmp_path) 
 def sizes(run) -> set[int]:
     groups = run.responses(["group_id"])["group_id"].to_pylist()
     return {groups.count(each) for each in groups}
+
+
+def test_a_log_is_one_log_by_whatever_path_it_is_named(tmp_path, monkeypatch) -> None:
+    from audit.importers import open_run as open_foreign_run
+
+    log = tmp_path / "log.jsonl"
+    lines = [{"step": 1, "prompt": "p", "response": str(k), "reward": float(k % 2)} for k in range(4)]
+    log.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (tmp_path / "link.jsonl").symlink_to(log)
+    monkeypatch.chdir(tmp_path)
+    homes = {open_foreign_run(path).home for path in (log, "log.jsonl", "./log.jsonl", "link.jsonl")}
+    assert len(homes) == 1
