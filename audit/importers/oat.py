@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from audit.errors import BadLog
+from audit.importers.converted import converted_units
 from audit.importers.interface import Book, Detection, Importer, Row, Source, Unit
 from audit.importers.jsonl import records
 from audit.importers.near import having, manifest_near
@@ -57,14 +58,7 @@ def units(path: Path) -> list[Unit]:
     BadLog
         None is converted; says how.
     """
-    files = _files(path)
-    if not any(file.name.endswith(_PLAIN) for file in files):
-        msg = (
-            f"{path}: oat's buffer is a pickle and is not opened. In this folder, where oat is installed, "
-            f"run: {RECIPE}"
-        )
-        raise BadLog(msg)
-    return [Unit(file.name.removesuffix(_PLAIN), (file,)) for file in files]
+    return converted_units(path, _files(path), _PLAIN, "oat", RECIPE)
 
 
 def rows(unit: Unit, source: Source, book: Book) -> Iterator[Row]:

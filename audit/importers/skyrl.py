@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from audit.errors import BadLog
+from audit.importers.converted import converted_units
 from audit.importers.interface import Book, Detection, Importer, Row, Source, Unit
 from audit.importers.near import having, manifest_near
 from audit.importers.plain_tensors import load_plain
@@ -66,14 +67,7 @@ def units(path: Path) -> list[Unit]:
     BadLog
         None is converted; says how.
     """
-    files = _files(path)
-    if not any(file.name.endswith(_PLAIN) for file in files):
-        msg = (
-            f"{path}: SkyRL's dump is a pickle and is not opened. In this folder, where SkyRL is installed, "
-            f"run: {RECIPE}"
-        )
-        raise BadLog(msg)
-    return [Unit(file.name.removesuffix(_PLAIN), (file,)) for file in files]
+    return converted_units(path, _files(path), _PLAIN, "SkyRL", RECIPE)
 
 
 def rows(unit: Unit, source: Source, book: Book) -> Iterator[Row]:
