@@ -84,10 +84,9 @@ def texts(entries: Sequence[tuple[str, str | None]]) -> None:
     for said, text in entries:
         shown = "<i>the log holds no text of it</i>"
         if text is not None:
-            lines = "\n".join(fmt.visible(line) for line in text.split("\n"))
             shown = (
                 '<pre style="white-space:pre-wrap;overflow-wrap:anywhere;max-height:18em;overflow:auto;'
-                f'margin:0;font-size:.8rem;line-height:1.45">{html.escape(lines)}</pre>'
+                f'margin:0;font-size:.8rem;line-height:1.45">{html.escape(fmt.visible_lines(text))}</pre>'
             )
         about = f'<div style="font-size:.75rem;opacity:.65">{html.escape(fmt.visible(said))}</div>'
         made.append(f'<div style="padding:.45em 0;{_LINE}">{about}{shown}</div>')

@@ -140,7 +140,7 @@ def _response(listed: Listed, visit: Visit, each: Response) -> str:
     told += ["cut here"] if each.cut else []
     text = '<i style="opacity:.65">the log holds no text of it</i>'
     if each.text is not None:
-        shown = html.escape("\n".join(map(fmt.visible, each.text.split("\n"))))
+        shown = html.escape(fmt.visible_lines(each.text))
         text = (
             '<pre style="white-space:pre-wrap;overflow-wrap:anywhere;max-height:10em;overflow:auto;margin:0;'
             f'font-size:.8rem;line-height:1.45">{shown}</pre>'

@@ -14,6 +14,7 @@ from audit.app.listing import Listed
 
 from audit.errors import AuditError
 from audit.logs import Run
+from audit.report.format import visible
 from audit.report.run_report import RunReport, run_report
 
 
@@ -40,7 +41,7 @@ def made(context: Context, runs: Sequence[Listed], sections: Sequence[str], hash
                 measure=measure,
                 hashed=hashed,
                 # Ids of runs are text of a log, and a label is Markdown.
-                progress=status.text,
+                progress=lambda doing: status.text(visible(doing)),
             )
         except AuditError as error:
             return str(error)

@@ -46,6 +46,7 @@ def report(
     from audit.cli.progress import working
     from audit.importers import open_run
     from audit.logs.output import check_output
+    from audit.report.format import visible
     from audit.report.run_report import check_sections, run_report
     from audit.report.run_report_page import ENDINGS, write_run_report
 
@@ -56,7 +57,7 @@ def report(
     with working(f"reporting on {', '.join(run.run_id for run in opened)}"):
         made = run_report(opened, chosen, measure=measured, hashed=hashed)
     write_run_report(made, out)
-    typer.echo(f"Report written to {out}")
+    typer.echo(f"Report written to {visible(out)}")
 
 
 def measured(section: str, runs: Sequence[Run]) -> Any:

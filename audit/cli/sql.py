@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,6 +13,8 @@ from audit.cli.options import AsJson, RunPath, emit_json
 from audit.errors import AuditError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from audit.logs.sql_result import QueryResult
 
 _MOST_ROWS = 1_000_000
@@ -71,7 +74,7 @@ def _print_csv(result: QueryResult) -> None:
     from audit.report.format import visible
 
     # What acts on a terminal is shown there, and kept as it is in a file.
-    shown = visible if sys.stdout.isatty() else str
+    shown: Callable[[object], str] = partial(visible, whole=True) if sys.stdout.isatty() else str
     out = csv.writer(sys.stdout, lineterminator="\n")
     out.writerow([shown(column.name) for column in result.columns])
     out.writerows([shown(cell(value)) for value in row] for row in result.rows)

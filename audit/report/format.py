@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -10,19 +11,44 @@ if TYPE_CHECKING:
 
 NOTHING = "–"
 """Shown where a log gives no value."""
+LONGEST = 4_000
+"""Characters of a string that are shown; more only where a text is asked for whole."""
+LONGEST_WORD = 400
+"""Characters of it without a space: a path still fits, a name of a megabyte does not."""
+_LONG_WORD = re.compile(rf"\S{{{LONGEST_WORD + 1},}}")
 _ROUNDING = 1e-9
 """Smaller than this is what is left of sums that cancel."""
 _LEVELS = ((0.9, "high"), (0.7, "fair"), (0.0, "low"))
 
 
-def visible(text: object) -> str:
+def visible(text: object, *, whole: bool = False) -> str:
     """Return a string from a log with everything that does not print made visible.
 
     Escape codes, newlines, zero-width and direction-changing characters become ``\\x1b``, ``\\n``,
     ``\\u200b``, so that what is shown is what is there, on one line.
+
+    Parameters
+    ----------
+    whole : bool
+        Keep every character of a long text. Else the middle is left out, and its length told.
     """
     string = str(text)
+    if not whole and len(string) > LONGEST_WORD:
+        string = _cut(_LONG_WORD.sub(lambda word: _cut(word[0], LONGEST_WORD), string), LONGEST)
     return string if string.isprintable() else "".join(map(_visible_character, string))
+
+
+def visible_lines(text: str) -> str:
+    """Return a whole text with its line breaks kept, and everything else that does not print made visible."""
+    return "\n".join(visible(line, whole=True) for line in text.split("\n"))
+
+
+def _cut(string: str, most: int) -> str:
+    """The ends of a string that is longer than ``most``, most of them from its beginning."""
+    if len(string) <= most:
+        return string
+    first, last = most // 2, most // 4
+    return f"{string[:first]}…[{len(string) - first - last:,} characters]…{string[-last:]}"
 
 
 def _visible_character(character: str) -> str:

@@ -6,13 +6,13 @@ import html
 from collections.abc import Iterable
 
 from audit.logs.search_marks import Piece
-from audit.report.format import visible
+from audit.report.format import visible_lines
 
 
 def marked(pieces: Iterable[Piece]) -> str:
     """Return escaped HTML: matches in ``<mark>``, line breaks kept, all else that does not print visible."""
     made = []
     for text, matched in pieces:
-        shown = html.escape("\n".join(visible(line) for line in text.split("\n")))
+        shown = html.escape(visible_lines(text))
         made.append(f"<mark>{shown}</mark>" if matched else shown)
     return "".join(made)

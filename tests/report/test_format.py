@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import pytest
 from hypothesis import given
@@ -71,8 +72,24 @@ def test_sizes_of_weights_are_factors() -> None:
 def test_what_is_visible_prints_on_one_line_and_plain_text_stays(text) -> None:
     shown = fmt.visible(text)
     assert shown.isprintable()
-    if text.isprintable():
+    if text.isprintable() and len(text) <= fmt.LONGEST_WORD:
         assert shown == text
+
+
+@pytest.mark.parametrize("text", ["N" * 1_000_000, "a word " * 150_000, "\x00" * 1_000_000])
+def test_a_text_of_a_megabyte_is_cut_and_its_length_told(text) -> None:
+    shown = fmt.visible(f"run {text}, read")
+    assert len(shown) <= 4 * fmt.LONGEST + 100
+    assert shown.startswith("run ")
+    assert shown.endswith("read")
+    left, told = re.findall(r"…\[([\d,]+) characters\]…", shown)[0].replace(",", ""), len(text)
+    assert 0.99 * told < int(left) < told
+    assert fmt.visible_lines(f"{text}\nend") == fmt.visible(text, whole=True) + "\nend"
+
+
+def test_a_path_as_long_as_paths_are_stays_whole() -> None:
+    path = "/data/" + "/".join(["a-directory-with-a-name"] * 16)
+    assert fmt.visible(f"{path}: no such file") == f"{path}: no such file"
 
 
 @pytest.mark.parametrize("character", ["\x1b", "\n", "\u202e", "\u200b", "\x9b", "\udc80", "\x00"])

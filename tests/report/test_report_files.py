@@ -139,3 +139,12 @@ def test_a_report_that_cannot_be_is_refused(explanation, tmp_path, name) -> None
     (tmp_path / "folder.html").mkdir()
     with pytest.raises(AuditError, match="is a directory"):
         write_report(explanation, tmp_path / "folder.html")
+
+
+def test_where_rows_first_differ_is_told_where_it_is_known(explanation) -> None:
+    said = "Row by row the first difference is at step 3, in rewards (2 of 8 rows)."
+    known = msgspec.structs.replace(explanation, first_difference=said)
+    assert said in Page(as_html(known)).text
+    assert said in as_markdown(known).replace("\\", "")
+    unknown = msgspec.structs.replace(explanation, first_difference=None)
+    assert "Row by row" not in Page(as_html(unknown)).text.partition("All numbers as JSON")[0]

@@ -44,5 +44,5 @@ def _cell(value: Any) -> str:
         return f"{value:.6g}"
     if value is None:
         return fmt.NOTHING
-    text = fmt.visible(cell(value))
+    text = fmt.visible(cell(value), whole=True)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… ({len(text):,} characters)"
