@@ -5,13 +5,13 @@ A frame or a run is never an argument of a cached function: Streamlit would comp
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import streamlit as st
-from audit.app.listing import Below, Listed, below, fingerprint_of, open_listed
+from audit.app.listing import Below, Fingerprint, Listed, below, open_listed
 
 import audit
 from audit.analyses.explain import Known, explain_known, known
@@ -21,37 +21,40 @@ from audit.errors import AuditError
 from audit.facts.rows import RunRows
 from audit.logs import Run
 
+
+def _of_audit(name: str, run: Run, **options: Any) -> Any:
+    # Asked for when it is called: some of them import torch, which the first page does not need.
+    return getattr(audit, name)(run, **options)
+
+
 _ANALYSES: dict[str, Callable[..., Any]] = {
-    "summary": audit.summary,
-    "check": audit.check,
-    "length": audit.length_bias,
-    "groups": audit.groups,
-    "prompts": audit.prompts,
-    "rewards": audit.rewards,
-    "staleness": audit.staleness,
-    "clipping": audit.clipping,
-    "kl": audit.kl,
-    "mismatch": audit.mismatch,
+    **{
+        name: partial(_of_audit, name)
+        for name in (
+            *("summary", "check", "groups", "prompts", "rewards", "staleness"),
+            *("clipping", "kl", "mismatch"),
+        )
+    },
+    "length": partial(_of_audit, "length_bias"),
     "curves": lambda run: metric_curves(RunRows.read(run)),
 }
 """What :func:`analysis` can be asked for."""
 
 
-Key = tuple[str, str]
-"""Name of a run, and a digest of its fingerprint: Streamlit walks an argument value by value, and a run may
-have thousands of files."""
+Key = tuple[str, Fingerprint]
+"""Name of a run, and which version of its files is meant."""
 
 
 def key_of(listed: Listed) -> Key:
     """Return what the results of a run are kept under: another one as soon as a file is written."""
-    return listed.name, hashlib.sha256(repr(listed.fingerprint).encode()).hexdigest()
+    return listed.name, listed.fingerprint
 
 
 REFRESH = 10
 """Seconds for which one look at the directory holds."""
 
 
-@st.cache_resource(ttl=REFRESH, max_entries=4, show_spinner="Looking for runs…")
+@st.cache_resource(ttl=REFRESH, max_entries=4, show_spinner=False)
 def found(root: str) -> Below:
     """Every run of the directory, from one look at it.
 
@@ -66,10 +69,8 @@ def found(root: str) -> Below:
 @st.cache_resource(max_entries=512, show_spinner=False)
 def open_key(root: str, key: Key) -> Run:
     """Open the run of a key; for the cached functions of other modules."""
-    run = found(root).runs.get(key[0])
-    if run is None or key_of(Listed(key[0], "", fingerprint=fingerprint_of(run))) != key:
-        return open_listed(Path(root), key[0])
-    return run
+    run = found(root).runs.get(key)
+    return open_listed(Path(root), key[0]) if run is None else run
 
 
 @st.cache_data(max_entries=512, show_spinner="Reading the log…")

@@ -62,7 +62,8 @@ def begin() -> Context:
         st.code("rlaudit dashboard DIR", language=None)
         st.stop()
     try:
-        listed = listing(str(logs))
+        with st.spinner("Looking for runs…", show_time=True):
+            listed = listing(str(logs))
     except AuditError as error:
         st.error("This directory cannot be read:")
         st.text(fmt.visible(error))

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
 
 from audit.errors import AuditError
 from audit.importers import find_runs
 from audit.logs import Run
-from audit.logs.places import to_place
+from audit.logs.files import Identity
+from audit.logs.manifest import FILE_NAME
+from audit.logs.places import is_remote, to_place
 
-Fingerprint = tuple[tuple[str, int, int], ...]
-"""(path, size, mtime_ns) of every file of a run: equal as long as nothing was written."""
+Fingerprint = str
+"""Digest of (name, size, mtime_ns) of every file of a run: equal as long as nothing was written."""
 
 
 class Listed(NamedTuple):
@@ -23,8 +26,12 @@ class Listed(NamedTuple):
     """Its path below the directory; the only way in which a page refers to a run."""
     run_id: str
     framework: str = ""
-    fingerprint: Fingerprint = ()
+    fingerprint: Fingerprint = ""
     error: str = ""
+    size: int = 0
+    """Bytes of its files."""
+    written: float | None = None
+    """When the youngest of them was written, in seconds since 1970; None for a place without such times."""
 
 
 def directory(arguments: Sequence[str]) -> Path | None:
@@ -50,8 +57,8 @@ class Below(NamedTuple):
     """What one look at a directory found."""
 
     listed: tuple[Listed, ...]
-    runs: dict[str, Run]
-    """Those that can be opened, by name."""
+    runs: dict[tuple[str, Fingerprint], Run]
+    """Those that can be opened, by name and version."""
 
 
 def below(root: Path) -> Below:
@@ -65,7 +72,7 @@ def below(root: Path) -> Below:
     found = find_runs(root)
     listed = tuple(_listed(each.path, root, each.run_id, each.run, each.error) for each in found)
     runs = {
-        line.name: each.run
+        (line.name, line.fingerprint): each.run
         for line, each in zip(listed, found, strict=True)
         if each.run is not None and not line.error
     }
@@ -105,22 +112,24 @@ def _listed(path: Path, root: Path, run_id: str, run: Run | None, error: AuditEr
         return Listed(name, run_id, error=str(error))
     made_by = run.manifest.framework
     framework = f"{made_by.name} {made_by.version or ''}".rstrip() if made_by else ""
-    return Listed(name, run_id, framework, fingerprint_of(run))
-
-
-def fingerprint_of(run: Run) -> Fingerprint:
-    """Return what changes as soon as a file of the run is written."""
-    return (*_manifest(run.path), *(file.fingerprint for file in run.files))
+    files = [*_manifest(run.path), *(file.identity for file in run.files)]
+    return Listed(
+        name,
+        run_id,
+        framework,
+        fingerprint=blake2b(repr(files).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest(),
+        size=sum(size for _, size, _ in files),
+        written=None if is_remote(run.place) else max((at for _, _, at in files), default=0) / 1e9 or None,
+    )
 
 
 def _name(path: Path, root: Path) -> str:
     return path.relative_to(root).as_posix()
 
 
-def _manifest(path: Path) -> Fingerprint:
-    file = path / "run.json"
+def _manifest(path: Path) -> list[Identity]:
     try:
-        held = file.stat()
+        held = (path / FILE_NAME).stat()
     except OSError:
-        return ()
-    return ((str(file), held.st_size, held.st_mtime_ns),)
+        return []
+    return [(FILE_NAME, held.st_size, held.st_mtime_ns)]

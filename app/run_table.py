@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import streamlit as st
@@ -115,14 +114,6 @@ def columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "last write": config.DatetimeColumn(format="distance", help="Youngest file of the run."),
         **whole,
     }
-
-
-def last_write(root: Path, listed: Listed) -> float | None:
-    """Return when the youngest file of a run was written, in seconds; None for a place without such times."""
-    if type(root) is not type(Path()):
-        return None
-    times = [mtime for _, _, mtime in listed.fingerprint]
-    return max(times) / 1e9 if times else None
 
 
 def _known(listed: Listed, colour: str, written: float | None) -> dict[str, Any]:

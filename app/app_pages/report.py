@@ -28,7 +28,7 @@ sections = st.pills(
     key="sections",
     bind="query-params",
 )
-size = sum(entry[1] for run in runs for entry in run.fingerprint)
+size = sum(run.size for run in runs)
 with st.container(horizontal=True, vertical_alignment="center"):
     begin = st.button("Make the report", icon=":material/description:", disabled=not sections)
     hashed = st.toggle(

@@ -20,7 +20,7 @@ ctx.title("Runs")
 if not context.listed:
     ctx.nothing_to_show(context)
 now = time.time()
-written = {run.name: run_table.last_write(context.root, run) for run in context.listed}
+written = {run.name: run.written for run in context.listed}
 
 
 def rows_of(found: dict[str, Any]) -> list[dict[str, Any]]:

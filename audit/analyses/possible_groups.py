@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 
 from audit.errors import BadObjective
 from audit.objectives.advantages import advantages
@@ -174,17 +173,16 @@ def _advantages(objective: Objective, values: np.ndarray, counts: np.ndarray) ->
     group, value = _rows(counts)
     greedy = objective.baseline.kind == "greedy"
     extra = np.arange(len(counts)) if greedy else np.arange(0)
-    index = torch.from_numpy(np.concatenate([group, extra]))
-    reward = torch.from_numpy(np.concatenate([values[value], np.full(len(extra), values[0])]))
-    one = torch.ones_like(index)
+    index = np.concatenate([group, extra])
+    one, zero = np.ones_like(index), np.zeros_like(index)
     responses = Responses(
-        reward=reward,
+        reward=np.concatenate([values[value], np.full(len(extra), values[0])]),
         length=one,
         loss_tokens=one,
         group=index,
-        update=torch.zeros_like(index),
-        generation_batch=torch.zeros_like(index),
-        greedy=torch.arange(len(index)) >= len(group) if greedy else None,
+        update=zero,
+        generation_batch=zero,
+        greedy=np.arange(len(index)) >= len(group) if greedy else None,
     )
     made = advantages(responses, objective.replace(kl=KL()))
-    return np.asarray(made[: len(group)].numpy(), dtype=float)
+    return np.asarray(made[: len(group)], dtype=float)

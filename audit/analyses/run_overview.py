@@ -13,6 +13,7 @@ from audit.errors import AuditError
 from audit.facts.declared import declared_objective
 from audit.facts.rows import RunRows
 from audit.logs import Run
+from audit.logs.kept import kept
 from audit.objectives.objective import Objective
 
 POINTS = 32
@@ -32,13 +33,17 @@ class RunOverview(msgspec.Struct, frozen=True):
 
 
 def run_overview(run: Run) -> RunOverview:
-    """Look at a run as a line of a table needs it.
+    """Look at a run as a line of a table needs it; what was seen is kept until the log changes.
 
     Raises
     ------
     AuditError
         The log cannot be read.
     """
+    return kept(run, "overview", RunOverview, _look)
+
+
+def _look(run: Run) -> RunOverview:
     rows = RunRows.read(run)
     summary = summarise(run, rows)
     declared: Objective | None = None

@@ -7,7 +7,6 @@ without a place for it, or with a damaged one, the footers are read again.
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +16,8 @@ import msgspec
 import pyarrow as pa
 
 from audit.errors import BadLog
-from audit.logs.cache_place import cache_place, claim
+from audit.logs.cache_files import read_cached, write_cached
+from audit.logs.cache_place import cache_place
 from audit.logs.canonical import check_type
 from audit.logs.files import Identity, RunFile
 from audit.logs.places import is_remote
@@ -106,10 +106,11 @@ class FooterIndex:
         self.known: dict[Identity, Footer] = {}
         place = cache_place(str(run))
         self._file = None if place is None else place / NAME
-        if self._file is not None:
+        content = None if self._file is None else read_cached(self._file)
+        if content is not None:
             # Damaged or from another version: as if it were not there.
-            with contextlib.suppress(OSError, ValueError, IndexError, pa.ArrowException):
-                self.known = dict(_entries(msgspec.msgpack.decode(self._file.read_bytes(), type=_Stored)))
+            with contextlib.suppress(ValueError, IndexError, pa.ArrowException):
+                self.known = dict(_entries(msgspec.msgpack.decode(content, type=_Stored)))
 
     def save(self, footers: Sequence[tuple[RunFile, Footer]]) -> None:
         """Keep the footers, in file order, for the next opening, if there is something new to keep."""
@@ -120,14 +121,7 @@ class FooterIndex:
         new = any(footer.saved < len(footer.answers) for footer in kept.values())
         if not new or len(kept) < (1 if self._remote else FEWEST):
             return
-        temporary = self._file.with_name(f".{NAME}.{os.getpid()}-{id(kept):x}.tmp")
-        try:
-            claim(self._file.parent, str(self._run))
-            temporary.write_bytes(msgspec.msgpack.encode(_stored(kept)))
-            os.replace(temporary, self._file)
-        except OSError:
-            with contextlib.suppress(OSError):
-                temporary.unlink(missing_ok=True)
+        if not write_cached(self._file, msgspec.msgpack.encode(_stored(kept)), str(self._run)):
             return
         for footer in kept.values():
             footer.saved = len(footer.answers)

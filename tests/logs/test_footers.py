@@ -154,3 +154,11 @@ def test_a_catalogue_of_many_files_opens_none_of_them(tmp_path, opened):
     assert warm == cold
     assert [rows for _, rows, _ in warm] == [200] * 10
     assert not opened
+
+
+def test_a_pipe_in_place_of_the_index_is_not_waited_for(many):
+    open_run(many)
+    index = many / ".rlaudit" / NAME
+    index.unlink()
+    os.mkfifo(index)
+    assert open_run(many).num_rows
