@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from importlib.util import find_spec
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 from markupsafe import Markup
 
@@ -13,16 +13,21 @@ from audit.errors import AuditError
 from audit.logs.output import check_output
 from audit.report import text
 from audit.report.as_json import as_json
+from audit.report.charts_inline import can_draw, inline_svg
+from audit.report.colours import PALETTE
 from audit.report.pages import render, write_page
 from audit.report.run_report import RunReport, Section
-from audit.report.terminal_lines import as_html, as_plain, lines_of
+from audit.report.section_panels import Panel, panels_of
+from audit.report.terminal_lines import SLIM, WIDTH, Lines, as_html, as_plain, lines_of
 
 ENDINGS = (".html", ".md", ".json")
 
 
 def report_html(report: RunReport) -> str:
     """Return one self-contained page: no scripts, nothing from the network."""
-    return render("report.html.j2", report, shown=_shown_html, chart=_chart)
+    return render(
+        "report.html.j2", report, shown=_shown_html, charts_of=_charts(report), can_draw=can_draw(), slim=SLIM
+    )
 
 
 def report_markdown(report: RunReport) -> str:
@@ -46,16 +51,16 @@ def write_run_report(report: RunReport, path: Path) -> None:
     write_page(path, make(report))
 
 
-def _lines(section: Section) -> Any:
+def _lines(section: Section, width: int = WIDTH) -> Lines:
     name = section.section
     if name == "explain":
         name = "explanation" if hasattr(section.result, "verdict") and len(section.runs) == 2 else "many"
-    return lines_of(getattr(text, f"show_{name}"), section.result)
+    return lines_of(getattr(text, f"show_{name}"), section.result, width)
 
 
-def _shown_html(section: Section) -> Markup:
+def _shown_html(section: Section, width: int = WIDTH) -> Markup:
     # Escaped piece by piece, where the styles are known.
-    return Markup(as_html(_lines(section)))
+    return Markup(as_html(_lines(section, width)))
 
 
 def _fenced(section: Section) -> str:
@@ -65,16 +70,31 @@ def _fenced(section: Section) -> str:
     return f"{fence}text\n{shown}\n{fence}"
 
 
-def _chart(section: Section) -> Markup:
-    """The chart of a section as SVG; nothing where there is none, or nothing that draws it."""
-    if find_spec("vl_convert") is None:
-        return Markup("")
-    from audit.report.breakdown_charts import chart_of_breakdown
+class _Drawn(NamedTuple):
+    """A chart of a section, or why there is none."""
 
+    panel: Panel
+    svg: Markup
+    failed: str
+
+
+def _charts(report: RunReport) -> Callable[[Section], list[_Drawn]]:
+    """What draws a section: a run has one colour in all of them."""
+    places = {mark.run: place for place, mark in reversed([*enumerate(report.runs)])}
+
+    def draw(section: Section) -> list[_Drawn]:
+        if not can_draw():
+            return []
+        # Runs of one name are told apart where all are compared.
+        every = len(section.runs) == len(report.runs)
+        at = range(len(section.runs)) if every else [places[run] for run in section.runs]
+        return [_draw(panel) for panel in panels_of(section.result, [PALETTE[i % len(PALETTE)] for i in at])]
+
+    return draw
+
+
+def _draw(panel: Panel) -> _Drawn:
     try:
-        chart: Any = chart_of_breakdown(section.result)
-    except (AuditError, TypeError):
-        return Markup("")
-    import vl_convert
-
-    return Markup(vl_convert.vegalite_to_svg(chart.to_json()))
+        return _Drawn(panel, inline_svg(panel.draw(), panel.title, wide=panel.wide), "")
+    except AuditError as error:
+        return _Drawn(panel, Markup(""), str(error))

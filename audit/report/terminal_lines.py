@@ -11,15 +11,16 @@ from rich.console import Console
 from rich.segment import Segment
 from rich.text import Text
 
-_WIDTH = 108
+WIDTH, SLIM = 108, 48
+"""Columns of a page, and of a phone."""
 _COLOURS = {"red": "low", "green": "good", "yellow": "fair", "cyan": "a"}
 
 
 class _Lines(Console):
     """A console that keeps the lines which would be printed."""
 
-    def __init__(self) -> None:
-        super().__init__(file=io.StringIO(), width=_WIDTH, markup=False, highlight=False, emoji=False)
+    def __init__(self, width: int) -> None:
+        super().__init__(file=io.StringIO(), width=width, markup=False, highlight=False, emoji=False)
         self.texts: list[Text] = []
 
     def print(self, *objects: Any, **_: Any) -> None:
@@ -30,15 +31,17 @@ Lines = list[list[tuple[str, str]]]
 """Lines of (text, CSS classes)."""
 
 
-def lines_of(show: Callable[[Any, Console], None], result: Any) -> Lines:
+def lines_of(show: Callable[[Any, Console], None], result: Any, width: int = WIDTH) -> Lines:
     """Return what ``show`` prints of a result; what does not print is visible in it already.
 
     Parameters
     ----------
     show : callable
         One of :mod:`audit.report.text`.
+    width : int
+        Columns that they are laid out for.
     """
-    console = _Lines()
+    console = _Lines(width)
     show(result, console)
     return [[_piece(segment) for segment in text.render(console)] for text in console.texts]
 

@@ -5,18 +5,23 @@ from __future__ import annotations
 import datetime
 import hashlib
 import json
+import re
 from pathlib import Path
 
 import jsonschema
+import msgspec
 import pytest
 from synthetic import rollouts, write
 
 from audit.cli.report import measured
 from audit.errors import AuditError, UnknownName
 from audit.logs import Run
+from audit.report.colours import PALETTE
 from audit.report.run_report import SECTIONS, run_report
-from audit.report.run_report_page import report_html, report_json, report_markdown, write_run_report
+from audit.report.run_report_page import _lines, report_html, report_json, report_markdown, write_run_report
 from audit.report.schemas import schema_of
+from audit.report.section_panels import panels_of
+from audit.report.terminal_lines import SLIM, WIDTH, as_plain
 
 HOSTILE = "<img src=x onerror=alert(1)> **b** `c` \x1b[2J"
 
@@ -144,3 +149,68 @@ def test_the_verb_writes_it_outside_of_the_log(runs, tmp_path, capsys) -> None:
     assert ended.value.code == 2
     assert not inside.exists()
     assert "never changed" in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def page(runs) -> str:
+    return report_html(run_report(runs, measure=measured))
+
+
+def test_sections_are_drawn_by_what_they_measure(page) -> None:
+    held = re.findall(r'<section aria-labelledby="s\d+">\n<h2[^>]*>([^<]*)(.*?)</section>', page, re.S)
+    drawn: dict[str, int] = {}
+    for title, body in held:
+        drawn[title.strip()] = drawn.get(title.strip(), 0) + body.count("<svg")
+    assert {SECTIONS[name] for name in ("explain", "length", "groups", "prompts", "clipping", "kl")} <= {
+        title for title, count in drawn.items() if count
+    }
+    assert not drawn[SECTIONS["check"]]
+    titles = re.findall(r"<figcaption>(.*?)(?: <span|</figcaption>)", page)
+    assert {"What turns the weights", "Observed length", "Push of every objective on the same rollouts"} <= {
+        *titles
+    }
+
+
+def test_charts_have_the_ink_of_the_page_and_one_label_each(page) -> None:
+    charts = re.findall(r"<svg .*?</svg>", page, re.S)
+    assert charts
+    for chart in charts:
+        assert 'stroke="currentColor"' in chart or 'fill="currentColor"' in chart
+        assert not re.search(r'fill="(black|white|#000|#fff)', chart)
+        assert chart.count("aria-label=") == 1
+        assert "<style" not in chart
+        assert "href" not in chart
+        assert not re.search(r'(?:d|transform)="[^"]*\.\d{3}', chart)
+
+
+def test_a_phone_and_a_page_get_the_same_words(runs) -> None:
+    section = run_report(runs[1:], ["clipping"], measure=measured).sections[0]
+    full, slim = (_lines(section, width) for width in (WIDTH, SLIM))
+    assert max(len(line) for line in as_plain(slim).splitlines()) < 64
+    # Words that are too long for a column are broken.
+    assert sorted("".join(as_plain(full).split())) == sorted("".join(as_plain(slim).split()))
+
+
+def test_without_the_package_that_draws_the_page_says_so(runs, monkeypatch) -> None:
+    report = run_report(runs[1:], ["length"], measure=measured)
+    monkeypatch.setattr("audit.report.run_report_page.can_draw", lambda: False)
+    page = report_html(report)
+    assert "<svg" not in page
+    assert "vl-convert-python" in page
+
+
+def test_two_runs_of_one_name_are_told_apart(tmp_path) -> None:
+    pair = [
+        write(tmp_path / name, rollouts(steps=12, seed=seed), "grpo", run_id="same")
+        for seed, name in enumerate("ab")
+    ]
+    report = run_report(pair, ["explain", "length"], measure=measured)
+    course = report.sections[0].result.timeline.courses[0]
+    parted = msgspec.structs.replace(course, parted=len(course.moments) - 1)
+    timeline = msgspec.structs.replace(report.sections[0].result.timeline, courses=[parted])
+    panels = panels_of(msgspec.structs.replace(report.sections[0].result, timeline=timeline), PALETTE[:2])
+    assert panels[-1].legend == {"A same": PALETTE[0], "B same": PALETTE[1]}
+    colours = json.dumps(panels[-1].draw().to_dict())
+    assert PALETTE[0] in colours
+    assert PALETTE[1] in colours
+    assert report_html(report).count("<h2") == 4
