@@ -13,7 +13,8 @@ TABLE, FILTER = "runs_table", "find"
 ROW, TALLEST = 35, 700  # pixels
 MOST = 50  # unreadable runs that are told one by one
 PATIENCE = 0.8  # seconds between two looks at what was read so far
-AT_FIRST = 0.15  # seconds after which the names alone are shown
+AT_FIRST = 0.15  # seconds after which the names alone are shown; on a first visit at once
+VISITED = "runs_visited"
 
 context = ctx.current()
 ctx.title("Runs")
@@ -43,14 +44,17 @@ said = st.empty()
 place = st.empty()
 links_place = st.container()
 found: dict[str, Any] = {}
-looked = time.monotonic() - PATIENCE + AT_FIRST
+# The browser fetches the table's code as soon as there is one: meanwhile the runs are read.
+looked = time.monotonic() - PATIENCE + (AT_FIRST if VISITED in st.session_state else 0.0)
+st.session_state[VISITED] = True
 for count, run in enumerate(context.readable.values()):
     if time.monotonic() - looked > PATIENCE:
         looked = time.monotonic()
-        said.progress(
-            count / len(context.readable),
-            f"Reading {count + 1} of {len(context.readable)} runs; what was read stays when you leave",
-        )
+        if count:
+            said.progress(
+                count / len(context.readable),
+                f"Reading {count + 1} of {len(context.readable)} runs; what was read stays when you leave",
+            )
         seen = rows_of(found)
         place.dataframe(
             {name: [each[name] for each in seen] for name in run_table.order(seen)},
