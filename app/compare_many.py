@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import streamlit as st
-from audit.app import compare_time, compared, links, look, parts
+from audit.app import compare_time, compared, links, long_work, look, parts
 from audit.app.context import Context
 from audit.app.listing import Listed
+from audit.app.long_work import Stage
 
 from audit.analyses.explain_many import ManyExplanation
 from audit.report import format as fmt
@@ -20,7 +22,8 @@ _FIELDS = 6
 
 def show(context: Context, runs: Sequence[Listed]) -> None:
     """Draw the whole comparison."""
-    x: ManyExplanation = parts.or_stop(compared.explained_many(context.root, runs))
+    work = Stage(f"Comparing {len(runs)} runs", partial(compared.explained_many, context.root, runs))
+    x: ManyExplanation = parts.or_stop(long_work.finish("compare", [work]))
     names = dict(zip(compared.labels(context.root, runs), (run.name for run in runs), strict=True))
     look.legend(
         [
@@ -52,17 +55,17 @@ def _distances(x: ManyExplanation, names: dict[str, str]) -> None:
         held = [name for name, matrix in matrices.items() if matrix is not None]
         st.markdown("**How far apart**")
         if held:
-            which = (
-                st.segmented_control(
+            which = held[0]
+            if len(held) > 1:
+                which = st.segmented_control(
                     "Distance of",
                     held,
-                    default=held[0],
+                    default=which,
+                    required=True,
                     key=MATRIX,
                     bind="query-params",
                     label_visibility="collapsed",
                 )
-                or held[0]
-            )
             matrix = matrices[which]
             assert matrix is not None
             parts.chart(

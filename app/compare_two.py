@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import streamlit as st
-from audit.app import compare_texts, compare_time, compare_weights, links, look, parts
-from audit.app.cached import explained
+from audit.app import compare_texts, compare_time, compare_weights, links, long_work, look, parts
+from audit.app.cached import explained, key_of, known_of
 from audit.app.context import Context
 from audit.app.listing import Listed
+from audit.app.long_work import Stage
 
 from audit.analyses.explain import Explanation
 from audit.analyses.findings import Cause, Effect
@@ -24,8 +26,12 @@ _GAP = "B − A [95 %]"
 
 def show(context: Context, a: Listed, b: Listed) -> None:
     """Draw the whole comparison."""
-    x: Explanation = parts.or_stop(explained(context.root, a, b))
-    _header(context, a, b, x)
+    place = st.empty()
+    with place.container():
+        look.legend([(a.name, context.colours[a.name], "A"), (b.name, context.colours[b.name], "B")])
+        x: Explanation = parts.or_stop(long_work.finish("compare", _stages(context, a, b)))
+    with place.container():
+        _header(context, a, b, x)
     look.lead(x.verdict.text + "".join(f" ({each})" for each in caveats(x)))
     views: dict[str, Callable[[], None]] = {
         "Causes": lambda: _causes(x),
@@ -38,6 +44,15 @@ def show(context: Context, a: Listed, b: Listed) -> None:
     )
     views[view or "Causes"]()
     _limits(x)
+
+
+def _stages(context: Context, a: Listed, b: Listed) -> list[Stage]:
+    """Each run by itself, for it may be known from another comparison; then both."""
+    root = str(context.root)
+    return [
+        *(Stage(f"Reading {each.name}", partial(known_of, root, key_of(each))) for each in (a, b)),
+        Stage("Weighing the same rollouts under both objectives", partial(explained, context.root, a, b)),
+    ]
 
 
 def _header(context: Context, a: Listed, b: Listed, x: Explanation) -> None:

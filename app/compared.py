@@ -18,7 +18,7 @@ from audit.analyses.weight_shifts import shifts_between
 from audit.errors import AuditError
 
 
-@st.cache_data(max_entries=32, show_spinner="Comparing the runs…")
+@st.cache_data(max_entries=32, show_spinner=False)
 def _many(root: str, keys: tuple[Key, ...]) -> Any:
     try:
         return explain_many([open_key(root, key) for key in keys])

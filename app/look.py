@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from urllib.parse import quote
 
 import streamlit as st
+from audit.app.small_table import show as rows
 
 from audit.report import format as fmt
+
+__all__ = ["chip", "items", "lead", "legend", "rows", "texts"]
 
 _LINE = "border-bottom:1px solid rgba(128,128,128,.22);"
 
@@ -45,37 +48,6 @@ def lead(text: str, *, sentences: int = 1) -> None:
             f"{html.escape(first + stop)}</div>"
             + (f'<div style="margin-top:.4em;line-height:1.5">{html.escape(rest)}</div>' if rest else "")
         )
-
-
-def rows(
-    entries: Sequence[Mapping[str, object]], *, right: Sequence[str] = (), whole: Sequence[str] = ()
-) -> None:
-    """Show a small table whose text wraps; every cell is escaped.
-
-    Parameters
-    ----------
-    entries : rows of equal columns, in order
-    right : columns of numbers, which stand to the right
-    whole : columns whose text does not wrap
-    """
-    if not entries:
-        return
-
-    def cell(tag: str, name: str, value: object) -> str:
-        side = "right" if name in right else "left"
-        style = f"text-align:{side};padding:.35em .6em;vertical-align:top;{_LINE}"
-        style += "opacity:.65;font-weight:400;" if tag == "th" else ""
-        style += "white-space:nowrap;" if name in right or name in whole else ""
-        return f'<{tag} style="{style}">{html.escape(fmt.visible(value))}</{tag}>'
-
-    head = "".join(cell("th", name, name) for name in entries[0])
-    body = "".join(
-        f"<tr>{''.join(cell('td', name, value) for name, value in entry.items())}</tr>" for entry in entries
-    )
-    style = "border-collapse:collapse;width:100%;font-size:.875rem"
-    table = f'<table style="{style}"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
-    # What scrolls must be reachable by keyboard.
-    st.html(f'<div style="overflow-x:auto" tabindex="0" role="region" aria-label="table">{table}</div>')
 
 
 def texts(entries: Sequence[tuple[str, str | None]]) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import html
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import streamlit as st
@@ -24,24 +25,29 @@ def or_stop(result: Any) -> Any:
     return result
 
 
-def verdict(text: str) -> None:
-    """Show what an analysis concludes, in its own words; text of a log in it stays text."""
-    with st.container(border=True):
-        st.text(fmt.visible(text))
+def numbers(entries: Mapping[str, Estimate | None], of: str, *, percent: bool = False) -> None:
+    """Show estimates side by side: value, 95 % interval, n.
 
-
-def numbers(entries: Mapping[str, Estimate | None], *, percent: bool = False) -> None:
-    """Show estimates side by side: value, 95 % interval, n."""
-    held = [(name, e) for name, e in entries.items() if e is not None and e.value is not None]
-    if not held:
-        return
+    Parameters
+    ----------
+    of : str
+        What n counts, in the plural.
+    """
     whole = fmt.percent_estimate if percent else fmt.estimate
-    for column, (name, e) in zip(st.columns(len(held)), held, strict=True):
-        with column:
-            decimals = fmt.decimals_for(e.value, e.low, e.high)
-            one = fmt.percent(e.value, decimals=2) if percent else fmt.number(e.value, decimals=decimals)
-            st.metric(name, one)
-            st.caption(f"{whole(e)}, n = {fmt.count(e.n)}")
+    tiles = []
+    for name, e in entries.items():
+        if e is None or e.value is None:
+            continue
+        value, _, interval = whole(e).partition(" [")
+        unit = " %" if interval.endswith("%") else ""
+        tiles.append(
+            f'<div><div style="font-size:.875rem">{html.escape(name)}</div>'
+            f'<div style="font-size:1.7rem;line-height:1.3">{html.escape(value + unit)}</div>'
+            f'<div style="font-size:.875rem;opacity:.7">[{html.escape(interval)}, '
+            f"n = {fmt.count(e.n)} {html.escape(of)}</div></div>"
+        )
+    if tiles:
+        st.html(f'<div style="display:flex;flex-wrap:wrap;gap:.6em 2.6em">{"".join(tiles)}</div>')
 
 
 def chart(make: Callable[[], Chart], alt: str, key: str) -> None:
@@ -73,26 +79,18 @@ def table(rows: Sequence[Mapping[str, Any]], key: str, **options: Any) -> Any:
     return st.dataframe(shown, hide_index=True, key=key, lazy=False, **options)
 
 
-def estimates(
-    rows: Iterable[tuple[str, Estimate | None]], key: str, *, percent: bool = False, sign: bool = False
-) -> None:
-    """Show a table of estimates: name, value with its interval, n."""
-    shown = fmt.percent_estimate if percent else lambda e: fmt.estimate(e, sign=sign)
-    table(
-        [
-            {"": name, "value [95 % interval]": shown(e), "n": e.n}
-            for name, e in rows
-            if e is not None and e.value is not None
-        ],
-        key,
-    )
+def doubts_and_skips(doubts: Sequence[str], skipped: Sequence[Skipped], *, opened: bool = False) -> None:
+    """Say what was assumed, and what this log cannot show, with the column that is missing.
 
-
-def doubts_and_skips(doubts: Sequence[str], skipped: Sequence[Skipped]) -> None:
-    """Say what was assumed, and what this log cannot show, with the column that is missing."""
+    Parameters
+    ----------
+    opened : bool
+        Show at once what is missing, where it is why a page has nothing else to show.
+    """
     if doubts:
         with st.expander(f"Doubts ({len(doubts)})", icon=":material/help:", expanded=True):
             st.text("\n".join(f"• {fmt.visible(doubt)}" for doubt in doubts))
     if skipped:
-        with st.expander(f"Not shown by this log ({len(skipped)})", icon=":material/visibility_off:"):
+        label = f"Not shown by this log ({len(skipped)})"
+        with st.expander(label, icon=":material/visibility_off:", expanded=opened):
             st.text("\n".join(f"• {fmt.visible(skipped_in_words(skip))}" for skip in skipped))

@@ -4,15 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
+from typing import Any
 
 import streamlit as st
-from audit.app import parts
+from audit.app import cached, long_work, parts
+from audit.app.context import Context
+from audit.app.listing import Listed
+from audit.app.long_work import Stage
 
 from audit.report.charts import Chart
 
 VIEW = "view"
 """Key of the picker of views, and parameter of the URL."""
 _NARROWEST = 340
+
+
+def analysed(context: Context, listed: Listed, kind: str, **options: Any) -> Any:
+    """Return an analysis of the run, or its error as text; the page says how long it takes, and can stop."""
+    work = partial(cached.analysis, context.root, listed, kind, **options)
+    return long_work.finish(kind, [Stage(f"Reading {listed.name}", work)])
 
 
 def show_view(views: Mapping[str, Callable[[], None]], first: str | None = None) -> None:

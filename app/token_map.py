@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from urllib.parse import urlencode
 
 import streamlit as st
-from audit.app import parts
+from audit.app import link_clicks, look
 from audit.app.cached_step import Tokens
 
 from audit.analyses.token_view import Measure
@@ -30,6 +30,7 @@ def lines(text: str) -> str:
     return f"{shown}… and {left:,} more characters" if left > 0 else shown
 
 
+@st.fragment
 def show(
     found: Tokens,
     objective: Objective,
@@ -38,6 +39,8 @@ def show(
     place: Mapping[str, object],
 ) -> None:
     """Show a page of tokens, and the factors of the one that is chosen.
+
+    A click on a token runs this and not the page around it.
 
     Parameters
     ----------
@@ -79,15 +82,22 @@ def show(
         st.html(heat_map(made, scale.strongest))
         if pages > 1:
             st.caption(f"Tokens {first:,} to {min(first + WINDOW, count) - 1:,} of {count:,}.")
+
+    def take(number: int) -> None:
+        st.session_state["token"] = min(number, count - 1)
+
+    link_clicks.answer("token", "token-clicks", take)
     if token is not None:
         with told:
             st.text(f"Token {token:,} · {_name(found, token, texts)}")
             st.code(formula(view, token), language=None, wrap_lines=True)
-        rows = [
-            {"": factor.symbol, "value": factor.value, "what": factor.what}
-            for factor in factors_of_token(view, token, objective)
-        ]
-        parts.table(rows, "factors", height="content")
+        look.rows(
+            [
+                {"": factor.symbol, "value": factor.value, "what": factor.what}
+                for factor in factors_of_token(view, token, objective)
+            ],
+            right=("value",),
+        )
 
 
 def _forget(count: int) -> None:

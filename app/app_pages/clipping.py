@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
+
 import streamlit as st
-from audit.app import cached, cached_single, look, parts, single
+from audit.app import cached_single, look, parts, single
 from audit.app import context as ctx
 
+from audit.analyses.bucket_shares import Bucket
 from audit.report import format as fmt
-from audit.report.panels import parts_panel, trend_panel
+from audit.report.panels import HEIGHT, parts_height, parts_panel, trend_panel
 from audit.report.policy_panels import epsilon_panel
 from audit.report.text.clipping import TITLES, first_in_words
 
@@ -16,31 +19,48 @@ context = ctx.current()
 listed = ctx.one_run(context)
 colour = context.colours[listed.name]
 ctx.title("Clipping", listed)
-result = parts.or_stop(cached.analysis(context.root, listed, "clipping"))
+result = parts.or_stop(single.analysed(context, listed, "clipping"))
 look.lead(result.verdict)
 if result.share is None:
-    parts.doubts_and_skips(result.doubts, result.skipped)
+    parts.doubts_and_skips(result.doubts, result.skipped, opened=True)
     st.stop()
 whole = result.share.value
 
 
 def where() -> None:
-    """Over steps, and by every part."""
+    """Over steps, and by every part: tall charts beside tall ones, for a card is as high as its neighbour."""
+    held = {name: buckets for name in TITLES if len(buckets := result.by.get(name, [])) > 1}
+    tall = ["", *sorted(held, key=lambda name: -len(held[name]))]
     with single.cards():
-        single.chart_card(
-            "Over steps", lambda: trend_panel(result.steps, colour, SHARE, percent=True), "steps"
-        )
-        for name, title in TITLES.items():
-            buckets = result.by.get(name, [])
-            if len(buckets) > 1:
-                # By side each part is of all tokens: their sum is the whole, and no rule divides them.
-                rule = None if name == "side" else whole
-                single.chart_card(
-                    title,
-                    lambda b=buckets, w=rule: parts_panel(b, colour, SHARE, percent=True, whole=w),
-                    f"by-{name}",
-                )
-    st.caption("Dashed: the share of the whole run. Bars: 95 %, resampling prompts; n is in the tooltips.")
+        for pair in zip_longest(tall[::2], tall[1::2]):
+            height = max(parts_height(len(held.get(name, ()))) for name in pair)
+            for name in pair:
+                if name == "":
+                    over_steps(max(height, HEIGHT))
+                elif name is not None:
+                    by(name, held[name], height)
+    st.caption(
+        "Dashed: the share of the whole run. Bars and band: 95 %, resampling prompts, the band cut where it "
+        "goes far beyond the line; n is in the tooltips."
+    )
+
+
+def over_steps(height: int) -> None:
+    """One quantity, the whole run."""
+    single.chart_card(
+        "Over steps", lambda: trend_panel(result.steps, colour, SHARE, percent=True, height=height), "steps"
+    )
+
+
+def by(name: str, buckets: list[Bucket], height: int) -> None:
+    """The same by part."""
+    # By side each part is of all tokens: their sum is the whole, and no rule divides them.
+    rule = None if name == "side" else whole
+    single.chart_card(
+        TITLES[name],
+        lambda: parts_panel(buckets, colour, SHARE, percent=True, whole=rule, height=height),
+        f"by-{name}",
+    )
 
 
 def others() -> None:
@@ -71,8 +91,8 @@ def others() -> None:
                 }
                 for each in result.bounds
             ],
-            right=("n",),
-            whole=("of", "removes a", "clip-zeroed [95 %]", "gradient lost [95 %]"),
+            right=("clip-zeroed [95 %]", "gradient lost [95 %]", "n"),
+            whole=("of", "removes a"),
         )
         if not result.bounds:
             st.caption("This log carries none of the catalogue's trust regions.")
@@ -83,20 +103,19 @@ def tokens() -> None:
     if not result.ids:
         st.caption("No token was removed, or the log has no token ids.")
         return
-    parts.table(
+    look.rows(
         [
             {
-                "id": each.id,
+                "id": str(each.id),
                 "text": "" if each.text is None else repr(each.text),
-                "removed": each.zeroed,
-                "of": each.tokens,
+                "removed": fmt.count(each.zeroed),
+                "of": fmt.count(each.tokens),
                 "share [95 %]": fmt.percent_estimate(each.share),
                 "lift [95 %]": fmt.estimate(each.lift),
             }
             for each in result.ids
         ],
-        "ids",
-        height="content",
+        right=("removed", "of", "share [95 %]", "lift [95 %]"),
     )
     st.text(fmt.visible(f"{fmt.plural(result.distinct_ids, 'id')} removed at least once; {result.ids_are}."))
     st.caption(
@@ -104,10 +123,11 @@ def tokens() -> None:
     )
 
 
-parts.numbers({SHARE: result.share, "outside the band, kept": result.outside_kept}, percent=True)
-st.caption(f"{fmt.count(result.zeroed)} of {fmt.count(result.tokens)} loss tokens were removed.")
+parts.numbers({SHARE: result.share, "outside the band, kept": result.outside_kept}, "responses", percent=True)
+said = f"{fmt.count(result.zeroed)} of {fmt.count(result.tokens)} loss tokens were removed."
 if result.first_update is not None:
-    said = fmt.visible(first_in_words(result.first_update))
-    st.text(f"{said[:1].upper()}{said[1:]}.")
+    first = fmt.visible(first_in_words(result.first_update))
+    said += f" {first[:1].upper()}{first[1:]}."
+st.text(said)
 single.show_view({"Where": where, "Other bounds": others, "Tokens": tokens})
 parts.doubts_and_skips(result.doubts, result.skipped)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import streamlit as st
-from audit.app import cached, cached_single, cached_step, look, parts, prompt_view, single
+from audit.app import cached_single, cached_step, look, parts, prompt_view, single
 from audit.app import context as ctx
 
 from audit.analyses.prompts import PromptBreakdown
 from audit.objectives.catalogue import CATALOGUE, named
 from audit.report import format as fmt
-from audit.report.group_words import Rows, costs, shares
+from audit.report.group_words import Rows, costs, headline, shares
 from audit.report.prompt_panels import (
     factor_panel,
     lorenz_panel,
@@ -19,15 +19,14 @@ from audit.report.prompt_panels import (
 )
 
 SHOWN = ("grpo", "dr_grpo", "rloo")
+GINI = "Gini: 0 where every prompt has the same share of the gradient, near 1 where one has it all."
 context = ctx.current()
 listed = ctx.one_run(context)
 colour = context.colours[listed.name]
 ctx.title("Groups & prompts", listed)
-result = parts.or_stop(cached.analysis(context.root, listed, "groups"))
+result = parts.or_stop(single.analysed(context, listed, "groups"))
 zero = result.zero_signal
-parts.numbers(
-    {"groups without signal": zero.all, "all right": zero.right, "all wrong": zero.wrong}, percent=True
-)
+look.lead(headline(result))
 
 
 def estimates(rows: Rows) -> None:
@@ -38,7 +37,7 @@ def estimates(rows: Rows) -> None:
             for name, e in rows
             if e is not None and e.value is not None
         ],
-        right=("n",),
+        right=("share [95 %]", "n"),
     )
 
 
@@ -109,26 +108,26 @@ def weights(prompts: PromptBreakdown) -> None:
             "lorenz",
             "Lorenz curve: the further below the diagonal, the fewer prompts hold the gradient.",
         )
-    parts.table(
-        [
-            {
-                "objective": each.objective,
-                "Gini [95 %]": fmt.estimate(each.gini),
-                "heaviest tenth holds": fmt.percent(each.top_share.value, decimals=1),
-                "prompts": each.gini.n,
-            }
-            for each in prompts.shares
-            if each.objective in chosen
-        ],
-        "ginis",
-        height="content",
-    )
+    with single.card("Share of the gradient on few prompts", about=GINI):
+        look.rows(
+            [
+                {
+                    "objective": each.objective,
+                    "Gini [95 %]": fmt.estimate(each.gini),
+                    "heaviest tenth holds": fmt.percent(each.top_share.value, decimals=1),
+                    "n, prompts": fmt.count(each.gini.n),
+                }
+                for each in prompts.shares
+                if each.objective in chosen
+            ],
+            right=("Gini [95 %]", "heaviest tenth holds", "n, prompts"),
+        )
     parts.doubts_and_skips(prompts.notes, prompts.skipped)
 
 
 def of_prompts(view: str) -> None:
     """Draw what rests on the breakdown by prompt."""
-    prompts = cached.analysis(context.root, listed, "prompts", top=prompt_view.TOP)
+    prompts = single.analysed(context, listed, "prompts", top=prompt_view.TOP)
     if isinstance(prompts, str):
         st.info("This log cannot be broken down by prompt:")
         st.text(fmt.visible(prompts))

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import streamlit as st
-from audit.app import cached, look, parts, single
 from audit.app import context as ctx
+from audit.app import look, parts, single
 
 from audit.report import format as fmt
 from audit.report.kl_words import HELP, meanings, named, paired
-from audit.report.panels import GREY, parts_panel
+from audit.report.panels import GREY, HEIGHT, parts_panel
 from audit.report.policy_panels import beta_panel, kl_panel
 
 context = ctx.current()
 listed = ctx.one_run(context)
 colour = context.colours[listed.name]
 ctx.title("KL", listed)
-result = parts.or_stop(cached.analysis(context.root, listed, "kl"))
+result = parts.or_stop(single.analysed(context, listed, "kl"))
 look.lead(result.verdict)
 with single.cards():
     if any(name.endswith("_ref_k3") for name in result.trends):
@@ -24,7 +24,8 @@ with single.cards():
             f"KL({of} ‖ ref) over steps",
             lambda: kl_panel(result, (f"{of}_ref_k3", f"{of}_ref_k1"), ("k3", "k1"), (colour, GREY)),
             "to-reference",
-            "Two estimators of one KL: where they part, one of them is not to be trusted.",
+            "Two estimators of one KL: where they part, one of them is not to be trusted. Bands: 95 %, cut "
+            "where they go far beyond the lines.",
             about=HELP,
         )
     if "drift_k3" in result.trends:
@@ -37,7 +38,7 @@ with single.cards():
     if result.drift is not None and len(result.drift.by_update) > 1:
         single.chart_card(
             "Drift by inner update",
-            lambda: parts_panel(result.drift.by_update, colour, "nats per token"),
+            lambda: parts_panel(result.drift.by_update, colour, "nats per token", height=HEIGHT),
             "by-update",
         )
     if result.placement is not None and result.placement.by_rate:
@@ -79,8 +80,8 @@ if result.estimates:
                 }
                 for first, pers in paired(result.estimates)
             ],
-            right=("largest holds, token", "largest holds, sequence", "n"),
-            whole=("", "by", "per token", "per sequence"),
+            right=("per token", "largest holds, token", "per sequence", "largest holds, sequence", "n"),
+            whole=("", "by"),
         )
         if result.correction is not None:
             k = result.correction
@@ -104,8 +105,8 @@ if result.pulls:
                 }
                 for each in result.pulls
             ],
-            right=("n",),
-            whole=("", "h", "mean h [95 %]", "alignment [95 %]"),
+            right=("mean h [95 %]", "alignment [95 %]", "n"),
+            whole=("", "h"),
         )
         st.caption(
             "h: gradient of the estimator to log pi of a token. Alignment: cosine with d, the pull of "

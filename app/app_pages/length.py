@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import streamlit as st
-from audit.app import cached, cached_single, look, parts, single
+from audit.app import cached_single, look, parts, single
 from audit.app import context as ctx
 
 from audit.analyses.length_rows import SIDES
@@ -14,7 +14,7 @@ from audit.report.length_words import confounds, laws, legend, moved_with
 context = ctx.current()
 listed = ctx.one_run(context)
 ctx.title("Length", listed)
-result = parts.or_stop(cached.analysis(context.root, listed, "length"))
+result = parts.or_stop(single.analysed(context, listed, "length"))
 look.lead(result.verdict)
 
 
@@ -34,32 +34,35 @@ def push_and_drift() -> None:
             "drift",
             "Since the first bin, prompts held fixed: a change of the prompts that come up is no drift.",
         )
-        with single.card("Push against drift"):
-            both = result.push_and_drift
-            look.rows(
-                [
-                    {
-                        "": name,
-                        "push": fmt.estimate(getattr(result.pressure, name), sign=True),
-                        f"drift, {result.unit}": fmt.estimate(getattr(result.drift, name), sign=True),
-                        "length": "" if both is None else moved_with(getattr(both, name)),
-                        "n": fmt.count(getattr(result.drift, name).n),
-                    }
-                    for name in SIDES
-                ],
-                right=("n",),
-            )
-        with single.card("Weight of a token against length"):
-            look.rows(
-                [
-                    {"": name, "slope [95 %]": fmt.estimate(e, sign=True), "n": fmt.count(e.n)}
-                    for name, e in laws(result.slope)
-                ],
-                right=("n",),
-            )
-            st.caption(
-                "Of log weight per token on log length: -1 is division by the response's length, 0 none."
-            )
+    push, drift, slope = "push [95 %]", f"drift, {result.unit} [95 %]", "slope [95 %]"
+    with single.card("Push against drift"):
+        both = result.push_and_drift
+        look.rows(
+            [
+                {
+                    "": name,
+                    push: fmt.estimate(getattr(result.pressure, name), sign=True),
+                    drift: fmt.estimate(getattr(result.drift, name), sign=True),
+                    "length": "" if both is None else moved_with(getattr(both, name)),
+                    "n": fmt.count(getattr(result.drift, name).n),
+                }
+                for name in SIDES
+            ],
+            right=(push, drift, "n"),
+        )
+        st.caption(
+            f"Push: {result.unit} per unit of mean |weight|. Drift: least-squares change from the first step "
+            "to the last, prompts held fixed. n counts responses."
+        )
+    with single.card("Weight of a token against length"):
+        look.rows(
+            [
+                {"": name, slope: fmt.estimate(e, sign=True), "n": fmt.count(e.n)}
+                for name, e in laws(result.slope)
+            ],
+            right=(slope, "n"),
+        )
+        st.caption("Of log weight per token on log length: -1 is division by the response's length, 0 none.")
 
 
 def distributions() -> None:

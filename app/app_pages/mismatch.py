@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import streamlit as st
-from audit.app import cached, look, parts, single
 from audit.app import context as ctx
+from audit.app import look, parts, single
 
 from audit.report import format as fmt
 from audit.report.mismatch_rows import gap_rows, tail_in_words, tail_rows, weight_rows
@@ -16,10 +16,10 @@ context = ctx.current()
 listed = ctx.one_run(context)
 colour = context.colours[listed.name]
 ctx.title("Mismatch", listed)
-result = parts.or_stop(cached.analysis(context.root, listed, "mismatch"))
+result = parts.or_stop(single.analysed(context, listed, "mismatch"))
 look.lead(result.verdict)
 if result.gap is None:
-    parts.doubts_and_skips(result.doubts, result.skipped)
+    parts.doubts_and_skips(result.doubts, result.skipped, opened=True)
     st.stop()
 with single.cards():
     single.chart_card(
@@ -37,7 +37,7 @@ with single.cards():
                 {"": name, "nats [95 %]": fmt.estimate(e), "n": fmt.count(e.n)}
                 for name, e in gap_rows(result.gap)
             ],
-            right=("n",),
+            right=("nats [95 %]", "n"),
         )
     for name, title in TITLES.items():
         buckets = result.by.get(name, [])

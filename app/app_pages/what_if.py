@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 
 import streamlit as st
-from audit.app import cached_step, objective_form, parts
+from audit.app import cached_step, look, objective_form, parts, single
 from audit.app import context as ctx
 from audit.app.steps import pick_step
 
 from audit.objectives.catalogue import CATALOGUE, named
 from audit.report import format as fmt
-from audit.report.step_charts import MEASURES, OWN, TITLES, betas_chart, parts_chart
+from audit.report.step_charts import MEASURES, OTHER, OWN, TITLES, betas_chart, parts_chart
 from audit.report.step_words import headline, rows_of
 
 context = ctx.current()
@@ -39,13 +39,19 @@ if own is None:
     st.info("The run's own objective is not known; the step is compared with the one you start from.")
     st.text(fmt.visible(why))
 wanted = objective_form.ask(base)
+answer = st.container()
 if wanted is None:
     st.stop()
 
 before, called = (own, OWN) if own is not None else (base, start)
 result = parts.or_stop(cached_step.one_step(context.root, listed, step, before, wanted))
-parts.verdict(headline(result))
-parts.table(rows_of(result, called), "side-by-side", height="content")
+with answer:
+    look.lead(headline(result))
+    if not result.distance.value:
+        st.caption("Change a part above, or start from another objective.")
+with single.card("Side by side [95 %]"):
+    rows = rows_of(result, called)
+    look.rows(rows, right=(called, OTHER, "change", "n"))
 shown = st.segmented_control(
     "Measure",
     list(MEASURES),
@@ -57,18 +63,19 @@ shown = st.segmented_control(
 )
 measure = MEASURES[shown]
 colour = context.colours[listed.name]
-for kinds in (("length", "difficulty"), ("sign", "beta")):
-    for column, kind in zip(st.columns(2), kinds, strict=True):
-        with column:
-            if kind == "beta":
-                parts.chart(
-                    lambda: betas_chart(result, colour, own=called), "Effective beta by success rate", "betas"
-                )
-            else:
-                alt = f"{shown} by {TITLES[kind]}, the run's own objective and the other one"
-                parts.chart(
-                    lambda k=kind: parts_chart(result, k, measure, colour, own=called), alt, f"by-{kind}"
-                )
+with single.cards():
+    for kind, title in TITLES.items():
+        single.chart_card(
+            f"{shown[:1].upper()}{shown[1:]} by {title.partition(',')[0]}",
+            lambda k=kind: parts_chart(result, k, measure, colour, own=called),
+            f"by-{kind}",
+        )
+    single.chart_card(
+        "Effective beta by success rate",
+        lambda: betas_chart(result, colour, own=called),
+        "betas",
+        about="What the coefficient of the KL counts next to the reward: exact, for rewards 0 and 1.",
+    )
 st.caption(
     f"{fmt.count(result.responses)} responses, {fmt.count(result.tokens)} loss tokens. Intervals: 95 %, "
     "resampling prompts; n counts responses. Gradient: sum of |policy weight|, the KL in the loss left out."

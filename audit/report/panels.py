@@ -74,8 +74,8 @@ def parts_panel(
     if not len(frame):
         raise nothing_to_draw(f"no {value} by part")
     frame = frame.with_columns(pl.col("name").map_elements(visible, return_dtype=pl.String))
-    axis = alt.Axis(labelLimit=150, labelOverlap=False)
-    base = alt.Chart(frame, height=max(_ROW * len(frame) + _AXES, height)).encode(
+    axis = alt.Axis(labelLimit=150, labelOverlap=False, labelFlush=False)
+    base = alt.Chart(frame, height=max(parts_height(len(frame)), height)).encode(
         y=alt.Y("name:N", title=None, sort=frame["name"].to_list(), axis=axis)
     )
     ends = base.mark_rule(color=colour, strokeWidth=1.5).encode(
@@ -91,6 +91,11 @@ def parts_panel(
     return layered(rule.encode(x=alt.X("whole:Q", title=value)), ends, points)
 
 
+def parts_height(parts: int) -> int:
+    """Pixels that a chart of so many parts takes."""
+    return _ROW * parts + _AXES
+
+
 def layered(*charts: alt.Chart) -> alt.LayerChart:
     """Lay charts over each other, close to the edges of what holds them."""
     return alt.layer(*charts).properties(padding=PADDING)
@@ -103,8 +108,10 @@ def from_zero(frame: pl.DataFrame) -> alt.Scale:
 
 
 def series_legend() -> alt.Legend:
-    """Name series above a chart; as lines, for a band would be too faint."""
-    return alt.Legend(orient="top", symbolType="stroke", symbolOpacity=1, symbolStrokeWidth=3)
+    """Name series above a chart; as lines, for a band would be too faint. More than three take more rows."""
+    return alt.Legend(
+        orient="top", columns=3, labelLimit=130, symbolType="stroke", symbolOpacity=1, symbolStrokeWidth=3
+    )
 
 
 def share_axis(percent: bool) -> alt.Axis:

@@ -48,7 +48,8 @@ def zero_panel(result: GroupBreakdown, colour: str) -> alt.LayerChart:
         y=y,
         strokeDash=alt.StrokeDash(
             "series:N",
-            legend=None,
+            title=None,
+            legend=series_legend(),
             scale=alt.Scale(domain=["observed", "expected"], range=[[1, 0], [5, 4]]),
         ),
         tooltip=["series:N", "steps:N", "value:Q", "low:Q", "high:Q", "n:Q"],

@@ -121,7 +121,9 @@ def betas_chart(result: OneStep, colour: str, *, own: str = OWN) -> alt.Chart:
             x=alt.X("rate:Q", title="success rate p", scale=alt.Scale(domain=[0, 1])),
             y=alt.Y("value:Q", title="effective beta", scale=alt.Scale(zero=True)),
             color=_colours(colour, own),
-            strokeDash=alt.StrokeDash("objective:N", sort=[own, OTHER], legend=None),
+            strokeDash=alt.StrokeDash(
+                "objective:N", title=None, sort=[own, OTHER], legend=alt.Legend(orient="top")
+            ),
             tooltip=["objective:N", "rate:Q", "value:Q"],
         )
     )
