@@ -50,12 +50,14 @@ class Layout:
 
     def sum(self, values: Tensor) -> Tensor:
         """Sum of token values, shape (N,), over each response: shape (R,); 0 for an empty response."""
-        total = torch.zeros(self.num_rows, dtype=values.dtype, device=values.device)
-        return total.index_add(0, self.rows, values)
+        if values.is_floating_point():
+            # In the order of the tokens, as adding them at an index is, and in half the time.
+            return torch.segment_reduce(values, "sum", offsets=self.offsets, initial=0.0)
+        return group_sum(values, self.rows, self.num_rows)
 
     def spread(self, per_row: Tensor) -> Tensor:
         """Repeat one value per response, shape (R,), over its tokens: shape (N,)."""
-        return per_row[self.rows]
+        return per_row.repeat_interleave(self.lengths, output_size=self.num_values)
 
 
 def group_sum(values: Tensor, index: Tensor, num_groups: int) -> Tensor:

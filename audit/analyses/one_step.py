@@ -18,7 +18,7 @@ from audit.analyses.skips import Skips
 from audit.analyses.step_parts import StepPart, Weighed, compared_parts
 from audit.facts.pair_sums import pair_sums
 from audit.facts.step_rows import StepRows
-from audit.facts.weight_sums import WeightSums
+from audit.facts.token_sums import WeightSums
 from audit.objectives.coefficients import Coefficients
 from audit.objectives.objective import Objective
 from audit.stats import Estimate, bootstrap, cluster_sums, estimate

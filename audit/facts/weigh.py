@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -26,6 +25,7 @@ from audit.objectives.coefficients import (
     row_coefficients,
     token_pass,
 )
+from audit.objectives.needs import token_columns
 from audit.objectives.objective import Baseline, Objective, Scale
 
 if TYPE_CHECKING:
@@ -50,17 +50,18 @@ def coefficients_of(rows: RunRows, objective: Objective) -> Coefficients:
         return coefficients
     if (counted := _counted(rows, objective, coefficients)) is not None:
         return row_coefficients(responses, objective, denominator_tokens=counted)
-    from audit.facts.tokens import token_batches
+    from audit.facts.token_walk import walk_tokens
 
-    counts, moments = [], []
-    of_tokens, first = coefficients.tensors(), 0
-    for tokens in token_batches(rows.run):
-        part = of_tokens.slice(first, first + tokens.layout.num_rows)
-        count, moment = token_pass(tokens, part, objective)
-        counts.append(count.numpy())
-        moments.append(moment.numpy())
-        first += tokens.layout.num_rows
-    return after_token_pass(responses, objective, np.concatenate(counts), np.concatenate(moments))
+    of_tokens = coefficients.tensors()
+    counts, moments = np.zeros(rows.num_rows, dtype=np.int64), np.zeros((rows.num_rows, 5))
+
+    def work(first: int, tokens: Tokens) -> None:
+        here = slice(first, first + tokens.layout.num_rows)
+        count, moment = token_pass(tokens, of_tokens.slice(here.start, here.stop), objective)
+        counts[here], moments[here] = count.numpy(), moment.numpy()
+
+    walk_tokens(rows.run, work, columns=token_columns(objective))
+    return after_token_pass(responses, objective, counts, moments)
 
 
 def _counted(rows: RunRows, objective: Objective, coefficients: Coefficients) -> np.ndarray | None:
@@ -95,20 +96,28 @@ def weigh(
 ) -> Iterator[WeighedBatch]:
     """Stream the weights of every token of a run, in row order.
 
-    A surrogate that ranks the tokens of a whole batch sees all of the run's tokens at once.
+    An objective that ranks the tokens of a batch of the optimiser gets all of those at once.
     """
     from audit.facts.tokens import token_batches
     from audit.objectives.weights import token_weights
 
     given = coefficients_of(rows, objective) if coefficients is None else coefficients
     whole = given.tensors()
-    if objective.batch_wide:
-        max_tokens = sys.maxsize
-    first = 0
-    for tokens in token_batches(rows.run, max_tokens=max_tokens):
+    first, together = 0, rows_together([objective], [given])
+    for tokens in token_batches(rows.run, max_tokens=max_tokens, together=together):
         part = whole.slice(first, first + tokens.layout.num_rows)
         yield WeighedBatch(first, tokens, part, token_weights(tokens, part, objective))
         first += tokens.layout.num_rows
+
+
+def rows_together(objectives: Sequence[Objective], coefficients: Sequence[Coefficients]) -> np.ndarray | None:
+    """Codes of the rows whose tokens some of the objectives must see at once, shape (R,); None: no such.
+
+    ``coefficients`` are those of a whole run, one for each objective.
+    """
+    wide = [c for objective, c in zip(objectives, coefficients, strict=True) if objective.batch_wide]
+    # All objectives rank over the same batches: those that the log gives.
+    return np.asarray(wide[0].batch) if wide else None
 
 
 class Written(NamedTuple):

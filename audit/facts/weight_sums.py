@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from itertools import product
 from typing import NamedTuple
@@ -13,22 +12,12 @@ from audit.errors import MissingColumn
 from audit.facts.columns import weight_facts
 from audit.facts.rows import RunRows
 from audit.facts.run_facts import RunFacts
+from audit.facts.token_sums import WeightSums, token_sums
 from audit.facts.tokenpass import factor_facts
 from audit.facts.tokenpass.factor_values import columns_of
 from audit.facts.tokenpass.factors import Factor, Factors, PolicyFactor, factors_of
-from audit.facts.weigh import coefficients_of, weigh
+from audit.facts.weigh import coefficients_of
 from audit.objectives.objective import Objective
-
-
-class WeightSums(NamedTuple):
-    """Of the tokens of each response; arrays of shape (R,), float64."""
-
-    policy: np.ndarray
-    """Sum of the part of the weights that the reward drives."""
-    square: np.ndarray
-    """Sum of the squared weights, the KL in the loss included."""
-    zeroed: np.ndarray
-    """Loss tokens that the trust region removed."""
 
 
 class _Terms(NamedTuple):
@@ -71,7 +60,7 @@ def weight_sums(rows: RunRows, objective: Objective) -> WeightSums:
     facts = rows.facts
     terms = None if facts is None else _terms(rows, objective)
     if facts is None or terms is None:
-        return _by_token(rows, objective)
+        return token_sums(rows, [objective]).sums[0]
     facts.read(weight_facts(terms.factors))
     policy, zeroed = np.zeros(rows.num_rows), np.zeros(rows.num_rows)
     for chosen, factor, multiple in terms.pieces():
@@ -101,7 +90,7 @@ def inner_products(rows: RunRows, pairs: Sequence[tuple[Objective, Objective]]) 
     for objective in objectives:
         found = None if facts is None else _terms(rows, objective)
         if found is None:
-            return _products_by_token(rows, objectives, at)
+            return token_sums(rows, objectives, at).products
         terms.append(found)
     assert facts is not None
     facts.read(name for a, b in at for name in _dot_names(terms[a], terms[b]))
@@ -164,37 +153,4 @@ def _dot(facts: RunFacts, a: _Terms, b: _Terms) -> np.ndarray:
         both = in_a & in_b
         if both.any():
             made += _scaled(x * y, facts[factor_facts.dot(one, other).name], both)
-    return made
-
-
-def _by_token(rows: RunRows, objective: Objective) -> WeightSums:
-    policy, square, zeroed = np.zeros(rows.num_rows), np.zeros(rows.num_rows), np.zeros(rows.num_rows)
-    for batch in weigh(rows, objective):
-        layout = batch.tokens.layout
-        here = slice(batch.first, batch.first + layout.num_rows)
-        policy[here] = layout.sum(batch.weights.policy).numpy()
-        square[here] = layout.sum(batch.weights.weight.square()).numpy()
-        zeroed[here] = layout.sum(batch.weights.zeroed.double()).numpy()
-    return WeightSums(policy, square, zeroed)
-
-
-def _products_by_token(
-    rows: RunRows, objectives: Sequence[Objective], pairs: Sequence[tuple[int, int]]
-) -> np.ndarray:
-    from audit.facts.tokens import token_batches
-    from audit.objectives.weights import token_weights
-
-    coefficients = [coefficients_of(rows, objective).tensors() for objective in objectives]
-    made = np.zeros((rows.num_rows, len(pairs)))
-    wide = any(objective.batch_wide for objective in objectives)
-    first = 0
-    for tokens in token_batches(rows.run, max_tokens=sys.maxsize if wide else 1_000_000):
-        stop = first + tokens.layout.num_rows
-        weights = [
-            token_weights(tokens, part.slice(first, stop), objective).weight
-            for part, objective in zip(coefficients, objectives, strict=True)
-        ]
-        for place, (a, b) in enumerate(pairs):
-            made[first:stop, place] = tokens.layout.sum(weights[a] * weights[b]).numpy()
-        first = stop
     return made

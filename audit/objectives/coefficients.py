@@ -89,14 +89,14 @@ def token_pass(tokens: Tokens, coefficients: Coefficients, objective: Objective)
     """
     layout = tokens.layout
     moments = token_moments(tokens, token_advantage(tokens, coefficients, objective, whitened=False))
-    active = tokens.mask & layout.spread(~coefficients.masked)
-    tokens = replace(tokens, mask=active)
-    advantage = token_advantage(tokens, coefficients, objective)
-    counted = active
-    for correction in objective.ratio.corrections:
-        if correction.leaves_denominator:
+    counted = tokens.mask & layout.spread(~coefficients.masked)
+    leaving = [c for c in objective.ratio.corrections if c.leaves_denominator]
+    if leaving:
+        tokens = replace(tokens, mask=counted)
+        advantage = token_advantage(tokens, coefficients, objective)
+        for correction in leaving:
             counted = counted & (correction_weight(tokens, correction, advantage) > 0)
-    return layout.sum(counted.long()), moments
+    return layout.sum(counted.double()).long(), moments
 
 
 @silent

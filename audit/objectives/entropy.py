@@ -7,6 +7,7 @@ from torch import Tensor
 
 from audit.errors import MissingColumn
 from audit.objectives.batch import Tokens
+from audit.objectives.ranking import loss_tokens_by_batch, quantile
 
 
 def high_entropy(tokens: Tokens, batch: Tensor, share: float) -> Tensor:
@@ -28,10 +29,8 @@ def high_entropy(tokens: Tokens, batch: Tensor, share: float) -> Tensor:
     """
     if tokens.entropy is None:
         raise MissingColumn.needed_for("entropy", "keeping the tokens of highest entropy")
-    of_token = tokens.layout.spread(batch)
     kept = torch.zeros_like(tokens.mask)
-    for index in torch.unique(batch).tolist():
-        inside = tokens.mask & (of_token == index)
-        if bool(inside.any()):
-            kept |= inside & (tokens.entropy >= torch.quantile(tokens.entropy[inside], 1.0 - share))
+    for inside in loss_tokens_by_batch(tokens, batch):
+        entropy = tokens.entropy[inside]
+        kept[inside] = entropy >= quantile(entropy, 1.0 - share)
     return kept.to(torch.float64)

@@ -50,6 +50,14 @@ def needs(objective: Objective) -> dict[str, str]:
     return wanted
 
 
+def token_columns(objective: Objective) -> frozenset[str]:
+    """Token columns that the weights of an objective are made from, where a log has them."""
+    wanted = {"loss_mask", "logp_theta", *needs(objective)}
+    if objective.baseline.kind == "logged":
+        wanted.add("token_advantage")
+    return frozenset(wanted)
+
+
 def varies_by_token(objective: Objective) -> bool:
     """Whether the objective itself makes one advantage per token (logged ones apart)."""
     kl = objective.kl.reward

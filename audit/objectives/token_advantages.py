@@ -13,6 +13,8 @@ from audit.objectives.part import Estimator
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from audit.ragged import Layout
+
 
 def raw_token_advantages(
     tokens: Tokens, raw: Tensor, reward: Tensor, mean_kl: Tensor, objective: Objective
@@ -68,28 +70,38 @@ def token_moments(tokens: Tokens, values: Tensor) -> Tensor:
     total = layout.sum(tokens.unmasked(values))
     mean = layout.spread(total / count.clamp(min=1.0))
     within = layout.sum(tokens.unmasked((values - mean).square()))
-    rows = layout.rows[tokens.mask]
-    low = torch.full_like(count, torch.inf).scatter_reduce(0, rows, values[tokens.mask], "amin")
-    high = torch.full_like(count, -torch.inf).scatter_reduce(0, rows, values[tokens.mask], "amax")
+    least, greatest = (values.masked_fill(~tokens.mask, bound) for bound in (torch.inf, -torch.inf))
+    low = torch.segment_reduce(least, "min", offsets=layout.offsets, initial=torch.inf)
+    high = torch.segment_reduce(greatest, "max", offsets=layout.offsets, initial=-torch.inf)
     return torch.stack([count, total, within, low, high], dim=1)
 
 
 def suffix_sum(tokens: Tokens, values: Tensor) -> Tensor:
     """Sum of ``values`` from each token to the end of its response; shape (N,)."""
-    layout = tokens.layout
-    made = values.new_zeros(len(values))
-    # From the ends, not as a difference of sums over the whole batch, which would lose the digits.
-    running = values.new_zeros(layout.num_rows)
-    for place in range(_longest(tokens) - 1, -1, -1):
-        rows = (layout.lengths > place).nonzero().flatten()
-        token = layout.offsets[rows] + place
-        running[rows] += values[token]
-        made[token] = running[rows]
+    return _discounted(tokens.layout, values, 1.0)
+
+
+def _discounted(layout: Layout, values: Tensor, discount: float) -> Tensor:
+    """Sum over s >= t of discount^(s - t) · values[s] to the end of each response; shape (N,).
+
+    Spans double: what a token has of the next n values takes in what the token n places on has. So the
+    passes over all tokens are as many as the longest response has binary digits, and no difference of sums
+    over the whole batch loses digits.
+    """
+    import torch
+
+    if not layout.num_rows:
+        return values
+    at = torch.arange(layout.num_values, device=values.device)
+    following = layout.spread(layout.offsets[1:]) - at
+    made, nothing = values.clone(), values.new_zeros(())
+    span, longest = 1, int(layout.lengths.max())
+    while span < longest:
+        # Chosen, not multiplied: another response's infinity must not come in as 0 · inf.
+        further = made[span:].where(following[:-span] > span, nothing)
+        made[:-span].add_(further, alpha=discount**span)
+        span *= 2
     return made
-
-
-def _longest(tokens: Tokens) -> int:
-    return int(tokens.layout.lengths.max()) if tokens.layout.num_rows else 0
 
 
 def gae(tokens: Tokens, reward: Tensor, paid: Tensor, gamma: float, lam: float) -> Tensor:
@@ -105,26 +117,18 @@ def gae(tokens: Tokens, reward: Tensor, paid: Tensor, gamma: float, lam: float) 
     """
     import torch
 
+    from audit.ragged import Layout
+
     if tokens.value is None:
         raise MissingColumn.needed_for("value", "generalised advantage estimation")
-    layout = tokens.layout
-    values = tokens.unmasked(tokens.value)
-    earned = -paid
-    at = torch.arange(layout.num_values, device=values.device)
-    last = torch.full((layout.num_rows,), -1, dtype=torch.int64, device=values.device)
-    last = last.scatter_reduce(0, layout.rows[tokens.mask], at[tokens.mask], "amax")
-    ends = last[last >= 0]
-    earned = earned.index_add(0, ends, reward.nan_to_num(0.0)[last >= 0])
-    made = torch.zeros_like(values)
-    following = values.new_zeros(layout.num_rows)
-    running = values.new_zeros(layout.num_rows)
-    for place in range(_longest(tokens) - 1, -1, -1):
-        rows = (layout.lengths > place).nonzero().flatten()
-        token = layout.offsets[rows] + place
-        taken = tokens.mask[token]
-        rows, token = rows[taken], token[taken]
-        delta = earned[token] + gamma * following[rows] - values[token]
-        running[rows] = delta + gamma * lam * running[rows]
-        following[rows] = values[token]
-        made[token] = running[rows]
+    taken = tokens.mask
+    layout = Layout.from_lengths(tokens.layout.sum(taken.double()))
+    if not layout.num_values:
+        return torch.zeros_like(tokens.value)
+    values, last = tokens.value[taken], layout.offsets[1:][layout.lengths > 0] - 1
+    earned = (-paid[taken]).index_add(0, last, reward.nan_to_num(0.0)[layout.lengths > 0])
+    following = torch.cat([values[1:], values.new_zeros(1)]).index_fill(0, last, 0.0)
+    delta = earned + gamma * following - values
+    made = torch.zeros_like(tokens.value)
+    made[taken] = _discounted(layout, delta, gamma * lam)
     return made

@@ -66,7 +66,6 @@ def token_weights(tokens: Tokens, coefficients: Coefficients, objective: Objecti
     correction, on_kl, absorbable = _corrections(tokens, advantage, objective)
     log = log_ratio(tokens, objective.ratio)
     ratio = policy_ratio(tokens, objective.ratio, log)
-    absorbed = clip.absorbs_corrections
     step = Step(
         tokens=tokens,
         log_ratio=log,
@@ -78,7 +77,7 @@ def token_weights(tokens: Tokens, coefficients: Coefficients, objective: Objecti
     )
     slope, zeroed = clip.slope(step)
     policy = layout.spread(coefficients.nu) * slope
-    if not absorbed:
+    if objective.ratio.corrections and not clip.absorbs_corrections:
         policy = policy * correction
     policy = tokens.unmasked(policy)
     if objective.filter.top_entropy < 1.0:
@@ -86,7 +85,8 @@ def token_weights(tokens: Tokens, coefficients: Coefficients, objective: Objecti
     if not clip.stops_ratio:
         if clip.spreads or objective.ratio.level in ("sequence", "product"):
             policy = tokens.unmasked(layout.spread(mean_over_loss_tokens(tokens, policy)))
-        policy = policy.masked_fill(clamped_ratio(tokens, objective.ratio), 0.0)
+        if objective.ratio.clamp is not None:
+            policy = policy.masked_fill(clamped_ratio(tokens, objective.ratio), 0.0)
         if clip.spreads:
             policy = policy.masked_fill(zeroed, 0.0)
     kl = kl_gradient(tokens, layout.spread(coefficients.nu_kl) * on_kl, ratio, objective)
@@ -131,7 +131,10 @@ def _corrections(tokens: Tokens, advantage: Tensor, objective: Objective) -> tup
     The logs of a response sum to the log of its correction: one of a whole response is shared out over its
     tokens. None is lower than that of 1e-8 (TRL 1.16 ``get_gamma_weights``).
     """
-    policy, kl, log = torch.ones_like(advantage), torch.ones_like(advantage), torch.zeros_like(advantage)
+    one = advantage.new_ones(()).expand_as(advantage)
+    policy, kl, log = one, one, advantage.new_zeros(()).expand_as(advantage)
+    if not objective.ratio.corrections:
+        return policy, kl, log
     count = tokens.layout.spread(tokens.layout.sum(tokens.mask.to(log.dtype)).clamp(min=1.0))
     for correction in objective.ratio.corrections:
         weight = correction_weight(tokens, correction, advantage)

@@ -9,8 +9,8 @@ import pytest
 from synthetic import rollouts, standardised, with_advantages, write
 
 from audit.errors import AuditError, MissingColumn
-from audit.facts import weight_sums as module
 from audit.facts.rows import RunRows
+from audit.facts.token_sums import token_sums
 from audit.facts.weight_sums import inner_products, weight_sums
 from audit.objectives.catalogue import CATALOGUE
 from audit.objectives.objective import Correction, Filter, Objective, Ratio
@@ -59,7 +59,7 @@ def fitting(rows: RunRows, objective: Objective) -> Objective:
 def test_sums_are_those_of_the_streamed_weights(rows: RunRows, objective: Objective) -> None:
     objective = fitting(rows, objective)
     try:
-        streamed = module._by_token(rows, objective)
+        streamed = token_sums(rows, [objective]).sums[0]
     except AuditError as error:
         with pytest.raises(type(error)):
             weight_sums(rows, objective)
@@ -72,15 +72,14 @@ def test_inner_products_are_those_of_the_streamed_weights(rows: RunRows) -> None
     names = ("grpo", "dr_grpo", "dapo", "gspo", "cispo", "rloo", "grpo_icepop", "sapo", "gmpo", "reinforce")
     objectives = [*(fitting(rows, CATALOGUE[name].objective) for name in names), *EXTRA]
     pairs = [(a, b) for a in objectives for b in objectives]
-    streamed = module._products_by_token(
-        rows, objectives, [(i, j) for i in range(len(objectives)) for j in range(len(objectives))]
-    )
+    at = [(i, j) for i in range(len(objectives)) for j in range(len(objectives))]
+    streamed = token_sums(rows, objectives, at).products
     np.testing.assert_allclose(inner_products(rows, pairs), streamed, rtol=1e-10, atol=1e-18)
 
 
 def test_one_that_is_weighed_by_token_beside_one_that_is_not(rows: RunRows) -> None:
     pair = [(CATALOGUE["grpo"].objective, CATALOGUE["clip_cov"].objective)]
-    streamed = module._products_by_token(rows, list(pair[0]), [(0, 1)])
+    streamed = token_sums(rows, pair[0], [(0, 1)]).products
     np.testing.assert_allclose(inner_products(rows, pair), streamed, rtol=1e-12)
 
 

@@ -70,7 +70,7 @@ def compute(
     """
     device = choose_device(device)
     keep_freed_memory()
-    count = workers or _cores()
+    count = workers or cores()
     units = _units(parts)
 
     def work(unit: _Unit) -> pa.Table:
@@ -108,7 +108,7 @@ def compute(
                 future.cancel()
 
 
-def _cores() -> int:
+def cores() -> int:
     """Cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))

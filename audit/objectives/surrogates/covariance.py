@@ -9,7 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from audit.errors import MissingColumn
+from audit.objectives.arrays import count_codes, group_sum
 from audit.objectives.part import Fraction, NonNegative
+from audit.objectives.ranking import highest, loss_tokens_by_batch
 from audit.objectives.surrogates.base import Step, Surrogate
 from audit.objectives.surrogates.clip import PPOClip
 
@@ -38,11 +40,11 @@ class ClipCov(Surrogate, frozen=True, kw_only=True, tag="clip_cov"):
         """Expected A · c over the draw."""
         ppo = PPOClip(epsilon_low=self.epsilon_low, epsilon_high=self.epsilon_high)
         slope, zeroed = ppo.slope(step)
-        covariance, batch, count = _covariance(step)
+        covariance, count = _covariance(step)
         window = (covariance > self.low) & (covariance < self.high) & step.tokens.mask & ~zeroed
-        eligible = _per_batch(window.to(slope.dtype), batch, count.numel())
+        eligible = _per_batch(step, window.to(slope.dtype))
         drawn = (count * self.fraction).floor().clamp(min=1.0).minimum(eligible)
-        lost = (drawn / eligible.clamp(min=1.0))[batch]
+        lost = step.tokens.layout.spread((drawn / eligible.clamp(min=1.0))[step.batch])
         slope = slope * (1.0 - lost * window.to(slope.dtype))
         return slope, zeroed | (window & (lost >= 1.0))
 
@@ -58,33 +60,32 @@ class KLCov(Surrogate, frozen=True, kw_only=True, tag="kl_cov"):
 
     def slope(self, step: Step) -> tuple[Tensor, Tensor]:
         """A rho, minus coefficient · sign(log rho) on the chosen tokens."""
-        covariance, batch, count = _covariance(step)
+        covariance, _ = _covariance(step)
         chosen = step.tokens.mask.new_zeros(covariance.shape)
-        for index in range(count.numel()):
-            inside = ((batch == index) & step.tokens.mask).nonzero().flatten()
-            if inside.numel() and self.fraction > 0:
+        if self.fraction > 0:
+            for inside in loss_tokens_by_batch(step.tokens, step.batch):
                 k = max(1, int(inside.numel() * self.fraction))
-                chosen[inside[covariance[inside].topk(k).indices]] = True
+                chosen[inside[highest(covariance[inside], k)]] = True
         pull = self.coefficient * step.log_ratio.sign() * chosen.to(covariance.dtype)
         return step.advantage * step.ratio - pull, step.tokens.mask.new_zeros(covariance.shape)
 
 
-def _covariance(step: Step) -> tuple[Tensor, Tensor, Tensor]:
-    """Covariance of each token, batch of each token, loss tokens of each batch."""
+def _covariance(step: Step) -> tuple[Tensor, Tensor]:
+    """Covariance of each token, and the number of loss tokens of each batch."""
     if step.tokens.logp_theta is None:
         raise MissingColumn.needed_for("logp_theta", "covariance of advantage and log-prob")
     tokens, logp = step.tokens, step.tokens.logp_theta
-    batch = tokens.layout.spread(step.batch)
-    batches = int(step.batch.max()) + 1 if step.batch.numel() else 0
-    mask = tokens.mask.to(step.advantage.dtype)
-    count = _per_batch(mask, batch, batches)
+    count = _per_batch(step, tokens.mask.to(step.advantage.dtype))
 
     def centred(values: Tensor) -> Tensor:
         inside = tokens.unmasked(values)
-        return tokens.unmasked(inside - (_per_batch(inside, batch, batches) / count.clamp(min=1.0))[batch])
+        mean = (_per_batch(step, inside) / count.clamp(min=1.0))[step.batch]
+        return tokens.unmasked(inside - tokens.layout.spread(mean))
 
-    return centred(step.advantage) * centred(logp), batch, count
+    return centred(step.advantage) * centred(logp), count
 
 
-def _per_batch(values: Tensor, batch: Tensor, batches: int) -> Tensor:
-    return values.new_zeros(batches).index_add(0, batch, values)
+def _per_batch(step: Step, values: Tensor) -> Tensor:
+    """Sum of values of tokens, shape (N,), over each batch; shape (batches,)."""
+    found: Tensor = group_sum(step.tokens.layout.sum(values), step.batch, count_codes(step.batch))
+    return found
