@@ -18,7 +18,7 @@ from audit.analyses.one_step import OneStep
 from audit.analyses.one_step import one_step as one_step_of
 from audit.analyses.token_view import TokenView, root_mean_square, token_view
 from audit.errors import AuditError
-from audit.facts.declared import declared_objective, label
+from audit.facts.declared import declared_objective, label, undeclared
 from audit.facts.rows import RunRows
 from audit.facts.step_rows import StepRows, step_rows, steps_of
 from audit.facts.weight_sums import weight_sums
@@ -73,7 +73,7 @@ def _own(root: str, name: str, fingerprint: Fingerprint) -> tuple[dict[str, Any]
     except AuditError as error:
         return None, str(error)
     if declared is None:
-        return None, "run.json declares no objective"
+        return None, undeclared(_run(root, name, fingerprint))
     return declared.objective.replace(name=label(declared.objective)).to_dict(), ""
 
 

@@ -10,7 +10,7 @@ import audit
 
 ROOT = Path(audit.__file__).parent
 FLOORS = (
-    ("errors", "schema", "ragged", "stats", "interval_tails"),
+    ("errors", "counted", "schema", "ragged", "stats", "interval_tails"),
     ("objectives",),
     ("logs",),
     ("importers", "recorders"),

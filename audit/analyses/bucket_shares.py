@@ -9,6 +9,7 @@ import numpy as np
 
 from audit.analyses.step_bins import step_bins
 from audit.facts.rows import RunRows
+from audit.objectives.arrays import silent
 from audit.stats import Estimate, bootstrap, estimate
 
 FEW = 50
@@ -103,6 +104,7 @@ def standard_error(numerator: np.ndarray, denominator: np.ndarray, prompt: np.nd
     return found if np.isfinite(found) else None
 
 
+@silent
 def buckets(names: Sequence[str], above: np.ndarray, below: np.ndarray, n: np.ndarray) -> list[Bucket]:
     """One bucket a name, from sums over each prompt, shape (P, B); n responses each, shape (B,)."""
     held = ((above != 0) | (below != 0)).sum(axis=0)

@@ -13,7 +13,7 @@ from audit.analyses.infer import Inference, infer
 from audit.analyses.skipped import Skipped
 from audit.analyses.summary import skipped_checks
 from audit.errors import AuditError
-from audit.facts.declared import declared_objective
+from audit.facts.declared import declared_objective, undeclared
 from audit.facts.rows import RunRows
 from audit.logs import Run, validate
 from audit.objectives.objective import Objective
@@ -84,7 +84,10 @@ def _declared(run: Run) -> tuple[Objective | None, list[Problem]]:
     if declared is None:
         hint = "Add objective, or framework and config, to run.json; without them only inference is possible."
         problem = Problem(
-            id="objective.undeclared", severity="info", summary="run.json declares no objective.", hint=hint
+            id="objective.undeclared",
+            severity="info",
+            summary=f"No objective is declared: {undeclared(run)}.",
+            hint=hint,
         )
         return None, [problem]
     return declared.objective, []

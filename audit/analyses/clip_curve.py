@@ -39,6 +39,7 @@ class ClipCurve(msgspec.Struct, frozen=True):
     own_low: float | None
     """The run's own epsilon_low and epsilon_high; None where its trust region has no band."""
     own_high: float | None
+    schema: str = "rlaudit.clip_curve.v1"
 
 
 def clip_curve(rows: RunRows, objective: Objective) -> ClipCurve:

@@ -42,7 +42,7 @@ class Clipping(msgspec.Struct, frozen=True):
     """The contract of ``rlaudit clipping --json``; every share is of the loss tokens of its bucket."""
 
     run: str
-    objective: str
+    objective: str | None
     unit: str
     """What is removed at once: ``token``, ``response`` or ``nothing``."""
     responses: int
@@ -90,7 +90,7 @@ def clipping(rows: RunRows, objective: Objective | None, notes: Sequence[str] = 
     doubts = [*notes, *(f"{skip.path.name} was left out: {skip.reason}" for skip in rows.run.skipped)]
     if objective is None:
         skips.add("clip-zeroed tokens", "an objective in run.json, or --objective NAME")
-        return _nothing(rows, Objective(name="none declared"), skips, doubts)
+        return _nothing(rows, None, skips, doubts)
     objective = without_loss_kl(objective)
     source = None
     if rows.facts is None:
@@ -141,13 +141,13 @@ def _lacks_ratio(skips: Skips, objective: Objective) -> bool:
     return skips.lacks("clip-zeroed tokens", *wanted)
 
 
-def _nothing(rows: RunRows, objective: Objective, skips: Skips, doubts: list[str]) -> Clipping:
+def _nothing(rows: RunRows, objective: Objective | None, skips: Skips, doubts: list[str]) -> Clipping:
     if not skips.found:
         skips.add("clip-zeroed tokens", "a response that takes loss and has a finite ratio")
     return Clipping(
         run=rows.run.run_id,
-        objective=objective.name,
-        unit=_unit(objective),
+        objective=None if objective is None else objective.name,
+        unit="nothing" if objective is None else _unit(objective),
         responses=0,
         tokens=0,
         zeroed=0,

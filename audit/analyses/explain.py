@@ -18,6 +18,7 @@ from audit.analyses.infer_metrics import infer_metrics
 from audit.analyses.known_parts import Side, still_open, unseen_parts, with_loss_parts
 from audit.analyses.loss_inference import LossInference
 from audit.analyses.outcome_effect import outcome_effects
+from audit.analyses.overflow import overflow_notes
 from audit.analyses.pair import Pair
 from audit.analyses.reward_weights import explained, reward_weights, with_weights
 from audit.analyses.skipped import Skipped
@@ -208,7 +209,7 @@ def explain_known(of_a: Known, of_b: Known) -> Explanation:
         effects=effects,
         outcomes=outcomes,
         measured=looked.measured,
-        notes=looked.notes,
+        notes=[*looked.notes, *_overflows(rows_a, rows_b)],
         first_difference=first_difference(pair),
         timeline=course,
         skipped=skipped,
@@ -233,6 +234,10 @@ def _declared(run: Run) -> tuple[DeclaredObjective | None, str]:
     except AuditError as error:
         return None, str(error)
     return declared, "" if declared else f"{run.run_id} declares no objective"
+
+
+def _overflows(*sides: RunRows) -> list[str]:
+    return [f"{rows.run.run_id}: {note}" for rows in sides for note in overflow_notes(rows)]
 
 
 def _side(rows: RunRows, declared: DeclaredObjective | None) -> Side:

@@ -47,6 +47,7 @@ class GroupView(msgspec.Struct, frozen=True):
     responses: list[Response]
     skipped: list[str]
     """Objectives that cannot be applied, with the reason."""
+    schema: str = "rlaudit.group_view.v1"
 
 
 def group_view(step: StepRows, group: str, objectives: Mapping[str, Objective]) -> GroupView:

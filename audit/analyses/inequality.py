@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from audit.objectives.arrays import silent
 from audit.stats import LEVEL, Estimate
 
 
+@silent
 def gini(amounts: np.ndarray, n: int) -> Estimate:
     """Gini index of amounts that are independent of each other; ``n`` is reported with it.
 
@@ -42,6 +44,7 @@ def gini(amounts: np.ndarray, n: int) -> Estimate:
     return Estimate(min(value, 1.0), max(value - reach, 0.0), min(value + reach, 1.0), n)
 
 
+@silent
 def lorenz(amounts: np.ndarray, points: int = 21) -> list[tuple[float, float]]:
     """Share of holders, least first, and share of the whole that they hold, at evenly spaced shares."""
     held = np.sort(amounts.astype(float))

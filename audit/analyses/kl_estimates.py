@@ -20,7 +20,9 @@ from audit.analyses.kl_estimates_values import (
     kl_to_reference,
     needed_facts,
 )
+from audit.analyses.left_out import files_left_out
 from audit.analyses.outcomes import first_pass
+from audit.analyses.overflow import overflow_notes
 from audit.analyses.skipped import Skipped
 from audit.analyses.skips import Skips
 from audit.facts.rows import RunRows
@@ -76,7 +78,7 @@ def kl_report(rows: RunRows, objective: Objective | None, notes: Sequence[str] =
         What was assumed about the objective; repeated among the doubts.
     """
     skips = Skips(rows)
-    doubts = [*notes, *(f"{skip.path.name} was left out: {skip.reason}" for skip in rows.run.skipped)]
+    doubts = [*notes, *files_left_out(rows.run), *overflow_notes(rows)]
     estimates: list[KLEstimate] = []
     trends: dict[str, Trend] = {}
     starts: list[Start] = []

@@ -37,7 +37,7 @@ class LengthBias(msgspec.Struct, frozen=True):
     """The contract of ``rlaudit length --json``."""
 
     run: str
-    objective: str
+    objective: str | None
     correct_is: str
     slope: Slope
     pressure: Pressure
@@ -135,7 +135,7 @@ def length_bias(
     )
     return LengthBias(
         run=rows.run.run_id,
-        objective="none declared" if objective is None else objective.name,
+        objective=None if objective is None else objective.name,
         correct_is=data.correct_is,
         slope=slope or Slope(NOTHING, NOTHING, NOTHING, NOTHING, within=""),
         pressure=pressure,

@@ -42,6 +42,7 @@ class MetricCurves(msgspec.Struct, frozen=True):
     curves: list[Curve]
     unseen: list[Skipped]
     """Metrics that this log does not hold, with the column that would show them."""
+    schema: str = "rlaudit.metric_curves.v1"
 
 
 def metric_curves(rows: RunRows) -> MetricCurves:

@@ -34,6 +34,7 @@ class PromptCourse(msgspec.Struct, frozen=True):
     steps: list[PromptStep]
     of: int
     """Steps at which it was drawn."""
+    schema: str = "rlaudit.prompt_course.v1"
 
 
 def prompt_course(run: Run, prompt_id: str) -> PromptCourse:

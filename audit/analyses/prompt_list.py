@@ -9,6 +9,7 @@ from audit.analyses.prompt_texts import text_of_prompts
 from audit.analyses.prompt_weights import Weighed
 from audit.analyses.samples import Samples
 from audit.facts.rows import RunRows
+from audit.objectives.arrays import silent
 
 
 class PromptRow(msgspec.Struct, frozen=True):
@@ -29,6 +30,7 @@ class PromptRow(msgspec.Struct, frozen=True):
     """Share of its groups whose rewards are all equal."""
 
 
+@silent
 def heaviest(rows: RunRows, samples: Samples, weighed: Weighed, top: int) -> list[PromptRow]:
     """List the ``top`` prompts with the largest share, heaviest first; equals in order of appearance."""
     known = np.unique(samples.cluster[samples.prompt >= 0])

@@ -37,6 +37,7 @@ class Visit(msgspec.Struct, frozen=True):
     """By reward, the best first; at most :data:`MOST`."""
     of: int
     """How many there are."""
+    schema: str = "rlaudit.prompt_responses.v1"
 
 
 _WHERE = (

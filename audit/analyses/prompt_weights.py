@@ -12,6 +12,7 @@ from audit.analyses.rate_bins import EDGES
 from audit.analyses.samples import Samples
 from audit.facts.rows import RunRows
 from audit.facts.weight_sums import weight_sums
+from audit.objectives.arrays import silent
 from audit.objectives.objective import Objective
 from audit.stats import Estimate, bootstrap, cluster_sums, estimate
 
@@ -76,6 +77,7 @@ def weigh_prompts(rows: RunRows, samples: Samples, objective: Objective) -> Weig
     return Weighed(objective.name, of_group, of_prompt, int((here & ~finite).sum()))
 
 
+@silent
 def shares_of(samples: Samples, bins: np.ndarray, weighed: Weighed) -> PromptShares:
     """Describe how unequal the shares are, and which success rates get them."""
     held = weighed.of_prompt[np.unique(samples.cluster[samples.prompt >= 0])]
@@ -92,6 +94,7 @@ def shares_of(samples: Samples, bins: np.ndarray, weighed: Weighed) -> PromptSha
     )
 
 
+@silent
 def _by_rate(samples: Samples, bins: np.ndarray, amount: np.ndarray) -> list[BinWeight]:
     held = [at for at in range(len(EDGES) - 1) if (bins == at).any()]
     columns = np.column_stack([amount * (bins == at) for at in held] + [amount * (bins >= 0)])

@@ -11,6 +11,7 @@ import numpy as np
 from audit.analyses.fitted import fitted
 from audit.analyses.left_out import files_left_out
 from audit.analyses.observed_factor import ObjectiveFactor, observed_factors, prepared_factor
+from audit.analyses.overflow import overflow_notes
 from audit.analyses.prompt_list import PromptRow, heaviest
 from audit.analyses.prompt_texts import PromptTexts, prompt_texts
 from audit.analyses.prompt_weights import PromptShares, Weighed, shares_of, weigh_prompts
@@ -89,7 +90,8 @@ def prompt_breakdown(
     for column in ("group_id", "prompt_id"):
         if not rows.has(column):
             raise MissingColumn.needed_for(column, "a breakdown by prompt", rows.run.columns)
-    skips, notes = Skips(rows), [*rows.run.notes, *files_left_out(rows.run), *notes]
+    notes = [*rows.run.notes, *files_left_out(rows.run), *overflow_notes(rows), *notes]
+    skips = Skips(rows)
     if objective is not None:
         objective, taken = fitted(rows, objective)
         notes += taken

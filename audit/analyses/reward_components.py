@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from audit.analyses.samples import Samples
 from audit.facts.rows import RunRows
+from audit.objectives.arrays import silent
 
 EXACT = 1e-5
 """Misfit, in standard deviations of the reward, up to which components make the reward; float32 rounding."""
@@ -51,6 +52,7 @@ def component_values(rows: RunRows) -> dict[str, np.ndarray]:
     return found
 
 
+@silent
 def components_of(samples: Samples, values: dict[str, np.ndarray]) -> Components:
     """Bring components to samples, and find the weights by which they make the reward.
 

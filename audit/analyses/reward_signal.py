@@ -11,6 +11,7 @@ from audit.analyses.reward_components import Components
 from audit.analyses.samples import Samples, spans
 from audit.analyses.shares import share_of
 from audit.analyses.within_group import correlation, deviations
+from audit.objectives.arrays import silent
 from audit.stats import Estimate, bootstrap, cluster_sums, estimate
 
 MOST_PAIRS = 15
@@ -54,6 +55,7 @@ class Signal(msgspec.Struct, frozen=True):
     """Components whose weights cannot be told apart."""
 
 
+@silent
 def signal(samples: Samples, parts: Components) -> Signal:
     """Split the variance of the reward within groups between its components.
 

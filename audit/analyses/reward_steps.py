@@ -8,6 +8,7 @@ import numpy as np
 from audit.analyses.samples import Samples
 from audit.analyses.step_bins import step_bins
 from audit.analyses.within_group import deviations, spread
+from audit.objectives.arrays import silent
 from audit.stats import Estimate, bootstrap, cluster_sums, estimate, ratio_of_sums
 
 BINS = 5
@@ -34,6 +35,7 @@ class RewardChange(msgspec.Struct, frozen=True):
     """Spread over the last bin of steps relative to the first; None where one of them has none."""
 
 
+@silent
 def reward_change(samples: Samples, name: str, values: np.ndarray) -> RewardChange:
     """Follow one quantity, shape (S,), over the steps of the run; steps must be known."""
     bins = step_bins(samples.step, BINS)
@@ -48,6 +50,7 @@ def reward_change(samples: Samples, name: str, values: np.ndarray) -> RewardChan
     return RewardChange(name, made, *_change(samples, values, known, ends))
 
 
+@silent
 def _change(
     samples: Samples, values: np.ndarray, known: np.ndarray, ends: tuple[np.ndarray, np.ndarray]
 ) -> tuple[Estimate, Estimate]:

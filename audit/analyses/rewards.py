@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 
 from audit.analyses.left_out import files_left_out
 from audit.analyses.outcomes import first_pass
+from audit.analyses.overflow import overflow_notes
 from audit.analyses.reward_components import component_values, components_of
 from audit.analyses.reward_parts import RewardPart, reward_part
 from audit.analyses.reward_signal import Signal, signal
@@ -81,7 +82,7 @@ def reward_breakdown(rows: RunRows) -> RewardBreakdown:
         changes=[] if timeless else [reward_change(samples, name, values) for name, values in named],
         texts=None if skips.lacks("rewards of equal texts", NEEDS) else reward_texts(rows, samples),
         skipped=skips.found,
-        notes=[*rows.run.notes, *files_left_out(rows.run)],
+        notes=[*rows.run.notes, *files_left_out(rows.run), *overflow_notes(rows)],
     )
 
 

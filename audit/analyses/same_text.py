@@ -15,6 +15,7 @@ from audit.analyses.skipped import Skipped
 from audit.facts.rows import RunRows
 from audit.facts.tokenpass.text_key import NO_TEXT
 from audit.logs.arrays import valid
+from audit.objectives.arrays import silent
 
 TOLERANCE = 1e-6
 """Rewards closer than this are the same (float32 rounding)."""
@@ -44,7 +45,7 @@ class Said:
     @property
     def mean(self) -> float:
         """Mean reward of this text."""
-        return float(np.mean(self.rewards))
+        return sum(reward / len(self.rewards) for reward in self.rewards)
 
 
 Texts = dict[tuple[str, Any], Said]
@@ -69,6 +70,7 @@ def same_text(pair: Pair) -> tuple[list[Cause], list[Skipped]]:
     return [*_reward(texts, shared), *_reference(pair, texts, shared)], []
 
 
+@silent
 def _reward(texts: tuple[Texts, Texts], shared: list[tuple[str, Any]]) -> list[Cause]:
     gaps = np.array([texts[1][key].mean - texts[0][key].mean for key in shared])
     changed = int((np.abs(gaps) > TOLERANCE).sum())

@@ -11,6 +11,7 @@ import numpy as np
 from audit.analyses.run_fields import Configuration
 from audit.analyses.run_outcomes import RunOutcome
 from audit.analyses.seed_noise import seed_noise
+from audit.objectives.arrays import silent
 from audit.stats import LEVEL
 
 ENOUGH_SEEDS = 3
@@ -61,6 +62,7 @@ class SeedComparison(msgspec.Struct, frozen=True):
         return self.adjusted_p is not None and self.adjusted_p < RATE
 
 
+@silent
 def spreads(
     outcomes: Sequence[RunOutcome], metrics: Sequence[str], groups: Sequence[Configuration]
 ) -> list[Spread]:

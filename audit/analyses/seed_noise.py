@@ -8,8 +8,10 @@ import numpy as np
 
 from audit.analyses.run_fields import Configuration
 from audit.analyses.run_outcomes import RunOutcome
+from audit.objectives.arrays import silent
 
 
+@silent
 def seed_noise(
     outcomes: Sequence[RunOutcome], metrics: Sequence[str], groups: Sequence[Configuration]
 ) -> tuple[dict[str, float], int]:

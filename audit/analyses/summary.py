@@ -9,9 +9,10 @@ import numpy as np
 
 from audit.analyses.groups import groups_of, zero_signal_share
 from audit.analyses.outcomes import correctness, mean_of, truncated
+from audit.analyses.overflow import overflow_notes
 from audit.analyses.skipped import Skipped
 from audit.errors import AuditError
-from audit.facts.declared import declared_objective
+from audit.facts.declared import declared_objective, undeclared
 from audit.facts.rows import RunRows
 from audit.logs import Run
 from audit.stats import Estimate
@@ -77,7 +78,7 @@ def summarise(run: Run, rows: RunRows | None = None) -> Summary:
     """
     rows = RunRows.read(run) if rows is None else rows
     skipped = skipped_checks(run)
-    notes = list(run.notes)
+    notes = [*run.notes, *overflow_notes(rows)]
     groups = share = None
     if "group_id" in run.columns:
         groups, share = groups_of(rows), zero_signal_share(rows)
@@ -131,5 +132,5 @@ def _objective(run: Run) -> tuple[dict[str, Any] | None, str]:
     except AuditError as error:
         return None, f"declared objective not read: {error}"
     if declared is None:
-        return None, "run.json declares no objective and no framework config"
+        return None, f"no objective is declared: {undeclared(run)}"
     return declared.objective.to_dict() | {"source": declared.source}, ""

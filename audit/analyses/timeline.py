@@ -17,6 +17,7 @@ from audit.analyses.skipped import Skipped
 from audit.analyses.step_bins import step_bins
 from audit.analyses.timeline_metrics import Metric, timeline_metrics
 from audit.analyses.timeline_noise import p_values, wander
+from audit.objectives.arrays import silent
 from audit.objectives.objective import Objective
 
 BINS = 10
@@ -136,6 +137,7 @@ def _bins(pair: Pair) -> tuple[tuple[np.ndarray, np.ndarray], list[tuple[int, in
     return (code[: pair.a.num_rows], code[pair.a.num_rows :]), found.spans
 
 
+@silent
 def _follow(
     pair: Pair, metric: Metric, codes: tuple[np.ndarray, np.ndarray], spans: list[tuple[int, int]]
 ) -> tuple[list[Moment], np.ndarray]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from audit.objectives.arrays import silent
+
 LEAST_PROMPTS = 2.0
 """Prompts that must carry the variance before a gap is tested; heuristic."""
 LEAST_CHANGES = 5
@@ -12,6 +14,7 @@ EXACT = 1e-9
 """A gap within this of 0, relative to its noise or absolutely, is none."""
 
 
+@silent
 def wander(gap: np.ndarray, residual: np.ndarray) -> float:
     """Variance that the gap gains per bin beyond prompt noise, as a random walk would.
 
@@ -46,6 +49,7 @@ def wander(gap: np.ndarray, residual: np.ndarray) -> float:
     return float(max(min(found), 0.0))
 
 
+@silent
 def p_values(
     gap: np.ndarray, residual: np.ndarray, walk: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -76,6 +80,7 @@ def p_values(
     return moved, error, p, reach
 
 
+@silent
 def _variance(residual: np.ndarray) -> np.ndarray:
     """Σ over prompts of the squared residual, shape (K,), for prompts that are there."""
     return np.asarray((residual * residual).sum(axis=1) * _few(residual))

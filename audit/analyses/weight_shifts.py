@@ -52,6 +52,7 @@ class WeightShifts(msgspec.Struct, frozen=True):
     on: list[str]
     n: int
     skipped: list[Skipped]
+    schema: str = "rlaudit.weight_shifts.v1"
 
 
 def shifts_between(of_a: Known, of_b: Known) -> WeightShifts:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from audit.analyses.samples import Samples
+from audit.objectives.arrays import silent
 from audit.stats import Estimate, bootstrap, cluster_sums, estimate
 
 
@@ -25,6 +26,7 @@ def deviations(samples: Samples, values: np.ndarray) -> np.ndarray:
     return made[:, 0] if values.ndim == 1 else made
 
 
+@silent
 def correlation(samples: Samples, a: np.ndarray, b: np.ndarray) -> Estimate:
     """Correlation of two quantities within groups, pooled over groups; n counts samples with both.
 
@@ -42,6 +44,7 @@ def correlation(samples: Samples, a: np.ndarray, b: np.ndarray) -> Estimate:
     return estimate(bootstrap(sums, statistic), int(both.sum()))
 
 
+@silent
 def spread(samples: Samples, values: np.ndarray, among: np.ndarray | None = None) -> Estimate:
     """Standard deviation within groups, of an unbiased pooled variance; n counts samples of groups of two."""
     known = np.isfinite(values) & (np.ones(len(values), dtype=bool) if among is None else among)

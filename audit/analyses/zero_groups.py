@@ -10,6 +10,7 @@ import numpy as np
 from audit.analyses.fitted import fitted
 from audit.analyses.group_shapes import GroupShapes, group_shapes
 from audit.analyses.left_out import files_left_out
+from audit.analyses.overflow import overflow_notes
 from audit.analyses.samples import Samples, samples_of
 from audit.analyses.shares import share_of
 from audit.analyses.skipped import Skipped
@@ -93,7 +94,8 @@ def group_breakdown(
     """
     if not rows.has("group_id"):
         raise MissingColumn.needed_for("group_id", "groups without signal", rows.run.columns)
-    skips, notes = Skips(rows), [*rows.run.notes, *files_left_out(rows.run), *notes]
+    notes = [*rows.run.notes, *files_left_out(rows.run), *overflow_notes(rows), *notes]
+    skips = Skips(rows)
     samples = samples_of(rows)
     known_prompts = not skips.lacks("the share that success rates predict", "prompt_id")
     predicted = predicted_alike(samples) if known_prompts else np.full(samples.num_groups, np.nan)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from audit.errors import BadObjective
 from audit.facts.budget import with_budget
-from audit.facts.declared import declared_objective, label
+from audit.facts.declared import declared_objective, label, undeclared
 from audit.facts.rows import RunRows
 from audit.facts.weigh import as_applied
 from audit.objectives.objective import Objective
@@ -27,11 +27,7 @@ def chosen_objective(rows: RunRows, asked: Objective | None) -> tuple[Objective,
     if asked is None:
         declared = declared_objective(rows.run)
         if declared is None:
-            manifest = rows.run.manifest
-            state = "run.json declares no objective" if manifest.declared else "there is no run.json"
-            if manifest.unknown:
-                state += f" (keys that it does not know: {', '.join(manifest.unknown)})"
-            msg = f"{rows.run.path}: {state}; name an objective with --objective."
+            msg = f"{rows.run.path}: {undeclared(rows.run)}; name an objective with --objective."
             raise BadObjective(msg)
         notes += declared.notes
         own = declared.objective

@@ -61,6 +61,13 @@ def declared_objective(run: Run) -> DeclaredObjective | None:
     return None
 
 
+def undeclared(run: Run) -> str:
+    """Say why a run has no declared objective."""
+    manifest = run.manifest
+    why = "run.json declares no objective" if manifest.declared else "there is no run.json"
+    return why + (f" (keys that it does not know: {', '.join(manifest.unknown)})" if manifest.unknown else "")
+
+
 def read_objective(declaration: str | dict[str, Any]) -> Objective:
     """Build an objective from a catalogue name, a name with overrides, or every field.
 

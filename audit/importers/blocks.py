@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from audit.counted import plural
+
 LEAST = 2
 """Rows of the smallest group."""
 TOLD = 2
@@ -69,7 +71,8 @@ def contiguous_blocks(
     doubled = int(np.sum(runs > found))
     reason = f"groups rebuilt from contiguous blocks of {found} rows with equal prompts"
     if doubled:
-        reason += f"; {doubled} prompt(s) fill several blocks in a row, taken as groups of their own"
+        fill = "fills" if doubled == 1 else "fill"
+        reason += f"; {plural(doubled, 'prompt')} {fill} several blocks in a row, each a group of its own"
     group = np.cumsum(first) - 1
     if runs[-1] % found:
         reason += f"; 1 of {group[-1] + 1} groups hold fewer than {found} rows: the log was cut in the last"

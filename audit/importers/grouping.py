@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from audit.counted import plural
 from audit.importers.blocks import contiguous_blocks
 from audit.importers.interface import Grouping
 
@@ -170,8 +171,10 @@ def _split(code: np.ndarray, counts: np.ndarray, size: int) -> tuple[np.ndarray,
             group[rows] = -1
     _, dense = np.unique(group[group >= 0], return_inverse=True)
     group[group >= 0] = dense
-    told = [f"{cut} prompt(s) drawn several times in a step were cut into groups in order"] if cut else []
-    return group, told
+    if not cut:
+        return group, []
+    were = "was" if cut == 1 else "were"
+    return group, [f"{plural(cut, 'prompt')} drawn several times in a step {were} cut into groups in order"]
 
 
 def _whole_steps(group: np.ndarray, steps: np.ndarray, size: int) -> bool:

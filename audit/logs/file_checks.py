@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from audit.counted import plural
 from audit.errors import closest
 from audit.logs.canonical import is_list, plain_type
 from audit.logs.manifest import unknown_key_hint
@@ -62,7 +63,7 @@ def _skipped(run: Run) -> Iterator[Problem]:
         yield Problem(
             id="file.skipped",
             severity="info" if reason.startswith(("not rollouts", "same file")) else "warning",
-            summary=f"{len(names)} file(s) not read ({reason}): {_listed(names)}.",
+            summary=f"{plural(len(names), 'file')} not read ({reason}): {_listed(names)}.",
             hint="Its writer is still at work, or was killed." if reason == "being written" else "",
         )
 
@@ -73,7 +74,7 @@ def _rejected(run: Run) -> Iterator[Problem]:
             id="row.rejected",
             severity="warning",
             rows=rows,
-            summary=f"{rows} row(s) of the {run.format} log are left out: {reason}.",
+            summary=f"{plural(rows, 'row')} of the {run.format} log left out: {reason}.",
         )
 
 

@@ -6,11 +6,16 @@ import math
 import re
 from typing import TYPE_CHECKING, Any
 
+from audit import counted
+
 if TYPE_CHECKING:
     from audit.stats import Estimate
 
+plural = counted.plural
 NOTHING = "–"
 """Shown where a log gives no value."""
+NO_OBJECTIVE = "none declared"
+"""Stands for the objective of a run that declares none."""
 LONGEST = 4_000
 """Characters of a string that are shown; more only where a text is asked for whole."""
 LONGEST_WORD = 400
@@ -58,11 +63,6 @@ def _visible_character(character: str) -> str:
 def count(n: int | None) -> str:
     """Return an integer with thousands separators."""
     return NOTHING if n is None else f"{n:,}"
-
-
-def plural(n: int, noun: str) -> str:
-    """Return ``1 step``, ``2 steps``."""
-    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
 def number(value: float | None, *, decimals: int | None = None, sign: bool = False) -> str:
@@ -178,7 +178,7 @@ def setting(value: Any) -> str:
 def objective_name(objective: dict[str, Any] | None) -> str:
     """Return the name of a declared objective, or say that none is declared."""
     if not objective:
-        return "none declared"
+        return NO_OBJECTIVE
     from audit.facts.declared import label
     from audit.objectives.objective import from_dict
 

@@ -28,7 +28,7 @@ def test_the_size_is_the_common_divisor_of_the_runs() -> None:
     prompts = np.repeat([0, 1, 2, 1], [4, 8, 4, 4])
     blocks = contiguous_blocks(prompts, np.zeros(20, dtype=int))
     assert (blocks.size, blocks.group is not None) == (4, True)
-    assert "1 prompt(s)" in blocks.reason
+    assert "1 prompt fills" in blocks.reason
 
 
 def test_contradicting_evidence_is_refused() -> None:

@@ -33,7 +33,7 @@ _MOST_IDS = 10
 def show_clipping(result: Clipping, console: Console | None = None) -> None:
     """Print what the trust region removed, where, and what others would have removed."""
     page = Page(console)
-    page.say((result.run, STRONG), f"  {result.objective}")
+    page.say((result.run, STRONG), f"  {result.objective or fmt.NO_OBJECTIVE}")
     page.gap()
     page.say((result.verdict, STRONG))
     if result.share is not None:

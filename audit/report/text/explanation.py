@@ -70,7 +70,7 @@ def _runs(page: Page, explanation: Explanation) -> None:
     for side, run, declared in zip(
         "AB", explanation.runs, (explanation.declared.a, explanation.declared.b), strict=True
     ):
-        name = str(declared.get("name", "custom")) if declared else "no objective declared"
+        name = str(declared.get("name", "custom")) if declared else fmt.NO_OBJECTIVE
         facts = f"{fmt.plural(run.responses, 'response')}, {fmt.plural(run.steps, 'step')}, tier {run.tier}"
         page.say((run.id, STRONG), f"  {name}", (f"  {facts}", QUIET), indent=3, first=Text(side, STRONG))
 

@@ -26,7 +26,7 @@ _UNLIKE = "Groups are less alike than predicted: groups without signal may have 
 def show_groups(result: GroupBreakdown, console: Console | None = None) -> None:
     """Print how many groups carry no signal, against what to expect, over steps and by group size."""
     page = Page(console)
-    page.say((result.run, STRONG), f"  {result.objective or 'no objective'}")
+    page.say((result.run, STRONG), f"  {result.objective or fmt.NO_OBJECTIVE}")
     head = f"{fmt.plural(result.groups, 'group')} of {fmt.plural(result.prompts, 'prompt')}"
     page.say((f"{head}, most often {fmt.plural(result.group_size, 'sample')}", QUIET))
     _shares(page, result)

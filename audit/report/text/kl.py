@@ -29,7 +29,7 @@ _NAMES = {
 def show_kl(result: KLReport, console: Console | None = None) -> None:
     """Print the KL estimates of a run, and what its own KL does."""
     page = Page(console)
-    page.say((result.run, STRONG), f"  {result.objective or 'no objective'}")
+    page.say((result.run, STRONG), f"  {result.objective or fmt.NO_OBJECTIVE}")
     page.gap()
     page.say((result.verdict, STRONG))
     for per in ("token", "sequence"):

@@ -17,7 +17,8 @@ from audit.stats import Estimate
 def show_length(bias: LengthBias, console: Console | None = None) -> None:
     """Print how weight depends on length, what that pushes for, and how lengths moved."""
     page = Page(console)
-    page.say((bias.run, STRONG), f"  {bias.objective}", (f"  correct is: {bias.correct_is}", QUIET))
+    under = bias.objective or fmt.NO_OBJECTIVE
+    page.say((bias.run, STRONG), f"  {under}", (f"  correct is: {bias.correct_is}", QUIET))
     page.gap()
     page.say((bias.verdict, STRONG))
     _weights(page, bias)

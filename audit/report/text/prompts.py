@@ -27,7 +27,7 @@ _LONGEST = 40
 def show_prompts(result: PromptBreakdown, console: Console | None = None) -> None:
     """Print what prompts of each success rate get, how unequal the shares are, and the heaviest prompts."""
     page = Page(console)
-    page.say((result.run, STRONG), f"  {result.objective or 'no objective'}")
+    page.say((result.run, STRONG), f"  {result.objective or fmt.NO_OBJECTIVE}")
     page.say((_what(result), QUIET))
     _solved(page, result)
     _rates(page, result)

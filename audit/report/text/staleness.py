@@ -21,7 +21,7 @@ _LEGEND = (
 def show_staleness(result: StalenessBreakdown, console: Console | None = None) -> None:
     """Print lag, what goes with it, and the drift of the policy ratio over inner passes."""
     page = Page(console)
-    page.say((result.run, STRONG), f"  {result.objective or 'no objective'}")
+    page.say((result.run, STRONG), f"  {result.objective or fmt.NO_OBJECTIVE}")
     page.gap()
     page.say((result.verdict, STRONG))
     if result.lag is not None:
