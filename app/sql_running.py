@@ -11,7 +11,7 @@ import streamlit as st
 
 from audit.errors import AuditError
 from audit.logs import Run
-from audit.logs.locked_sql import RunningQuery
+from audit.logs.sql_process import SPARE, RunningQuery
 
 AT_ONCE = 2
 """Queries of all users that run at the same time; the others wait for their turn."""
@@ -51,5 +51,7 @@ def ask(run: Run, sql: str, rows: int, key: tuple[Any, ...]) -> Asked:
             return query.run()
         except AuditError as error:
             return str(error)
+        finally:
+            SPARE.prepare()
 
     return Asked(key, query, _pool().submit(answer))

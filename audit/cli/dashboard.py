@@ -73,7 +73,8 @@ def dashboard(
         msg = f"{directory}: not a directory."
         raise BadLog(msg)
     script = files("audit.app") / "streamlit_app.py"
-    command = [sys.executable, "-m", "audit.app.serve", "run", str(script), *server_options(serving)]
+    # -P: the directory that this was started in may be a log, and must not be imported from.
+    command = [sys.executable, "-P", "-m", "audit.app.serve", "run", str(script), *server_options(serving)]
     command += ["--", "--logs", str(directory.resolve()), *script_arguments(serving)]
     # In place of this process, so that whoever ends it ends the server.
     os.execv(sys.executable, command)

@@ -49,14 +49,15 @@ def sql(
     """
     from audit.cli.progress import working
     from audit.importers import open_run
-    from audit.logs import locked_sql
+    from audit.logs.sql_process import SPARE, RunningQuery
 
     if as_csv and as_json:
         msg = "choose one of --csv and --json."
         raise AuditError(msg)
+    SPARE.prepare()
     run = open_run(path)
     with working(f"asking {run.run_id}"):
-        result = locked_sql.query(run, query, rows=rows, seconds=seconds)
+        result = RunningQuery(run, query, rows=rows, seconds=seconds).run()
     if as_json:
         emit_json(result)
     elif as_csv:

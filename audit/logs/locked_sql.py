@@ -34,7 +34,10 @@ MEMORY, SPILL, THREADS = "2GB", "4GB", 2
 
 
 def query(run: Run, sql: str, *, rows: int = ROWS, seconds: float = SECONDS) -> QueryResult:
-    """Run one SELECT over the tables ``rollouts`` and ``metrics`` of a run.
+    """Run one SELECT over the tables ``rollouts`` and ``metrics`` of a run, in this process.
+
+    What somebody typed or sent is run by :class:`audit.logs.sql_process.RunningQuery`: an interrupt does not
+    reach into a single step of a query.
 
     Parameters
     ----------
@@ -51,49 +54,29 @@ def query(run: Run, sql: str, *, rows: int = ROWS, seconds: float = SECONDS) -> 
     AuditError
         Not a single SELECT, reads more than this run, fails, or takes too long.
     """
-    return RunningQuery(run, sql, rows=rows, seconds=seconds).run()
+    import duckdb
 
-
-class RunningQuery:
-    """A query that another thread can cancel, and that ends by itself when its time is up."""
-
-    def __init__(self, run: Run, sql: str, *, rows: int = ROWS, seconds: float = SECONDS) -> None:
-        self._run, self._sql, self._rows = run, sql, max(1, rows)
-        self._limit = TimeLimit(seconds, "the query", "Ask for fewer steps or columns.")
-
-    def cancel(self) -> None:
-        """Interrupt the query, or keep it from starting; from any thread."""
-        self._limit.cancel()
-
-    def run(self) -> QueryResult:
-        """Run the query, once, and return its result; see :func:`query`.
-
-        Raises
-        ------
-        AuditError
-            As for :func:`query`, and where it was cancelled.
-        """
-        import duckdb
-
-        started = time.monotonic()
-        try:
-            with self._limit, locked(self._run, self._sql) as connection:
-                self._limit.watch(connection)
-                self._limit.check()
-                cursor = connection.execute(self._sql)
-                fetched = cursor.fetchmany(self._rows + 1)
-                self._limit.check()
-                return result_of(
-                    self._run.run_id,
-                    self._sql,
-                    [(name, str(kind)) for name, kind, *_ in cursor.description or []],
-                    fetched[: self._rows],
-                    more=len(fetched) > self._rows,
-                    seconds=time.monotonic() - started,
-                )
-        except duckdb.Error as error:
-            self._limit.check()
-            raise AuditError(_in_words(error)) from None
+    started = time.monotonic()
+    rows = max(1, rows)
+    limit = TimeLimit(seconds, "the query", "Ask for fewer steps or columns.")
+    try:
+        with limit, locked(run, sql) as connection:
+            limit.watch(connection)
+            limit.check()
+            cursor = connection.execute(sql)
+            fetched = cursor.fetchmany(rows + 1)
+            limit.check()
+            return result_of(
+                run.run_id,
+                sql,
+                [(name, str(kind)) for name, kind, *_ in cursor.description or []],
+                fetched[:rows],
+                more=len(fetched) > rows,
+                seconds=time.monotonic() - started,
+            )
+    except duckdb.Error as error:
+        limit.check()
+        raise AuditError(_in_words(error)) from None
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import threading
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from synthetic import rollouts, write
 from audit.errors import AuditError
 from audit.importers import open_run
 from audit.logs import Run
-from audit.logs.locked_sql import RunningQuery, columns_of, query
+from audit.logs.locked_sql import columns_of, query
 from audit.logs.sql_result import cell
 
 ENDLESS = "select sum(hash(a.range * b.range)) from range(1000000) a, range(1000000) b"
@@ -156,17 +155,6 @@ def test_values_are_plain() -> None:
 def test_a_long_query_is_stopped_by_its_timer(run) -> None:
     with pytest.raises(AuditError, match=r"stopped after 0\.3 seconds"):
         query(run, ENDLESS, seconds=0.3)
-
-
-def test_a_query_is_cancelled_from_another_thread(run) -> None:
-    running = RunningQuery(run, ENDLESS, seconds=20)
-    threading.Timer(0.3, running.cancel).start()
-    with pytest.raises(AuditError, match="cancelled"):
-        running.run()
-    early = RunningQuery(run, "select 1")
-    early.cancel()
-    with pytest.raises(AuditError, match="cancelled"):
-        early.run()
 
 
 def test_the_columns_that_hold_values_are_listed(run) -> None:
