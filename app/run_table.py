@@ -30,8 +30,8 @@ _BADGES = {
 }
 
 ORDER = (
-    *("colour", "run", "state", "declared", "reward", "mean reward", "lengths", "mean length"),
-    *("shown by the log", "steps", "responses", "tokens", "tier", "last write", "framework", "format"),
+    *("colour", "run", "state", "declared", "responses", "reward", "mean reward", "lengths", "mean length"),
+    *("shown by the log", "steps", "tokens", "tier", "last write", "framework", "format"),
     "problems",
 )
 """Columns, the most asked for first."""
@@ -86,7 +86,7 @@ def pending(listed: Listed, colour: str, written: float | None, state: str, why:
 def columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return how each column looks; the curves of all runs have one scale, so that they compare."""
     config = st.column_config
-    whole = {name: config.NumberColumn(format="localized") for name in ("steps", "responses", "tokens")}
+    whole = {name: config.NumberColumn(format="localized") for name in ("steps", "tokens")}
     return {
         "colour": config.ImageColumn("", width=36, help="The colour of the run on every page.", pinned=True),
         "run": config.TextColumn("run", pinned=True, width=140),
@@ -94,15 +94,22 @@ def columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             "state",
             options=list(_BADGES),
             color=list(_BADGES.values()),
-            width=110,
+            width=80,
             help=f"writing: a file was written in the last {FRESH:.0f} s (heuristic). not as declared: the "
             "logged advantages contradict the objective of run.json.",
         ),
-        "reward": _curve("reward over steps", [each["reward"] for each in rows]),
-        "mean reward": config.TextColumn(help="Mean over the first pass with its 95 % interval by prompt."),
-        "lengths": _curve("length over steps", [each["lengths"] for each in rows]),
-        "mean length": config.TextColumn(help="Tokens of a response, with the 95 % interval by prompt."),
-        "declared": config.TextColumn("objective", width=120, help="The objective that run.json declares."),
+        "responses": config.NumberColumn(
+            format="localized", width=85, help="Rows that were read: the n of what stands beside it."
+        ),
+        "reward": _curve("reward", [each["reward"] for each in rows]),
+        "mean reward": config.TextColumn(
+            width=116, help="Mean over the first pass with its 95 % interval by prompt."
+        ),
+        "lengths": _curve("length", [each["lengths"] for each in rows]),
+        "mean length": config.TextColumn(
+            width=120, help="Tokens of a response, with the 95 % interval by prompt."
+        ),
+        "declared": config.TextColumn("objective", width=108, help="The objective that run.json declares."),
         "shown by the log": config.TextColumn(
             "advantages fit",
             help="What the logged advantages fit: ✓ as declared, ✗ not as declared.",
@@ -157,5 +164,5 @@ def _curve(label: str, curves: Sequence[Sequence[float]]) -> Any:
     if spans and 0 < max(values) - min(values) <= _FAR * spans[len(spans) // 2]:
         ends, told = {"y_min": min(values), "y_max": max(values)}, "one scale for all runs"
     return st.column_config.LineChartColumn(
-        label, width=120, color="blue", help=f"Means over bins of the run's steps; {told}.", **ends
+        label, width=96, color="blue", help=f"Means over bins of the run's steps; {told}.", **ends
     )
