@@ -27,6 +27,9 @@ _LINE = "border-bottom:1px solid rgba(128,128,128,.22)"
 def show(context: Context, listed: Listed, prompts: PromptBreakdown) -> None:
     """Show the list, and below it the prompt that is picked."""
     known = {row.prompt_id: row for row in prompts.heaviest}
+    if not known:
+        st.info("No prompt has a trained response with a finite reward.")
+        return
     asked = [st.session_state.get(PROMPT), st.query_params.get(PROMPT)]
     # A prompt beyond the list can be named by the address.
     options = [*known, *dict.fromkeys(name for name in asked if name and name not in known)]

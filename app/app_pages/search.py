@@ -15,6 +15,8 @@ from audit.report import format as fmt
 # Hits of one page.
 SIZE = 20
 PAGE = "hits"
+# A slider counts in doubles: rewards in hundredths up to the former, steps up to the latter.
+FAR, LAST = 1e12, 2**53 - 1
 ANY, RIGHT, WRONG = "any", "right", "wrong"
 
 context = ctx.current()
@@ -65,15 +67,22 @@ rewards: tuple[float | None, float | None] = (None, None)
 with columns[0]:
     if facets.first_step is not None and facets.first_step < facets.last_step:
         whole = (facets.first_step, facets.last_step)
-        chosen = st.slider("Steps", *whole, whole, key="steps", bind="query-params", on_change=first_page)
-        steps = (None, None) if chosen == whole else chosen
+        if max(map(abs, whole)) > LAST:
+            st.caption("Steps beyond 2^53: no slider.")
+        else:
+            chosen = st.slider("Steps", *whole, whole, key="steps", bind="query-params", on_change=first_page)
+            steps = (None, None) if chosen == whole else chosen
 with columns[1]:
     if facets.lowest_reward is not None and facets.lowest_reward < facets.highest_reward:
-        ends = (math.floor(100 * facets.lowest_reward) / 100, math.ceil(100 * facets.highest_reward) / 100)
-        between = st.slider(
-            "Reward", *ends, ends, step=0.01, key="rewards", bind="query-params", on_change=first_page
-        )
-        rewards = (None, None) if between == ends else between
+        if max(-facets.lowest_reward, facets.highest_reward) > FAR:
+            st.caption(f"Rewards beyond {fmt.number(FAR)} in size: no slider.")
+        else:
+            lowest, highest = 100 * facets.lowest_reward, 100 * facets.highest_reward
+            ends = (math.floor(lowest) / 100, math.ceil(highest) / 100)
+            between = st.slider(
+                "Reward", *ends, ends, step=0.01, key="rewards", bind="query-params", on_change=first_page
+            )
+            rewards = (None, None) if between == ends else between
 with columns[2]:
     right = st.selectbox(
         "Correct",

@@ -8,9 +8,11 @@ from audit.analyses.infer_problem import EXACT
 from audit.errors import AuditError
 from audit.facts.rows import RunRows
 from audit.facts.weigh import coefficients_of
+from audit.objectives.arrays import silent
 from audit.objectives.objective import Aggregation, Objective
 
 
+@silent
 def contradicted_steps(rows: RunRows, declared: Objective) -> tuple[tuple[int, ...], int]:
     """Steps whose advantages the declared objective does not reproduce, ascending, and how many were asked.
 
@@ -28,9 +30,12 @@ def contradicted_steps(rows: RunRows, declared: Objective) -> tuple[tuple[int, .
         return (), 0
     use = ~rows.greedy & np.isfinite(logged) & np.isfinite(own)
     steps, at = np.unique(rows.step[use], return_inverse=True)
-    apart = np.bincount(at, weights=(logged[use] - own[use]) ** 2) / np.maximum(np.bincount(at), 1)
-    size = float(np.mean(logged[use] ** 2)) if use.any() else 0.0
-    return tuple(int(step) for step in steps[np.sqrt(apart) > 10 * EXACT * np.sqrt(size)]), len(steps)
+    # In units of the largest one, whose square is finite.
+    unit = float(np.abs(logged[use]).max(initial=0.0)) or 1.0
+    apart = np.bincount(at, weights=(logged[use] / unit - own[use] / unit) ** 2)
+    apart = np.sqrt(apart / np.maximum(np.bincount(at), 1))
+    size = np.sqrt(np.mean((logged[use] / unit) ** 2)) if use.any() else 0.0
+    return tuple(int(step) for step in steps[apart > 10 * EXACT * size]), len(steps)
 
 
 def since_words(steps: tuple[int, ...], asked: int) -> str:

@@ -13,6 +13,7 @@ from audit.analyses.outcomes import first_pass
 from audit.analyses.skips import Skips
 from audit.facts.declared import declared_objective
 from audit.facts.rows import RunRows
+from audit.objectives.arrays import silent
 from audit.objectives.objective import KL, Objective
 from audit.stats import Estimate, mean, ratio_of_sums
 
@@ -123,6 +124,7 @@ def _strength(
     return found, Estimate(scaled[0], scaled[1], scaled[2], found.n)
 
 
+@silent
 def _group_std(rows: RunRows, ddof: int) -> np.ndarray:
     """Standard deviation of the reward in each group, shape (groups,)."""
     reward = rows.numpy("reward")

@@ -17,6 +17,7 @@ from audit.analyses.visits import NEIGHBOURS, left_out_rate, neighbours
 from audit.errors import AuditError
 from audit.facts.rows import RunRows
 from audit.facts.weigh import coefficients_of
+from audit.objectives.arrays import silent
 from audit.objectives.objective import Objective
 from audit.stats import FEW_CLUSTERS, Estimate, bootstrap, cluster_sums, estimate
 
@@ -145,6 +146,7 @@ def _centre(samples: Samples, success: np.ndarray, total: np.ndarray, size: np.n
 class _Curve:
     """What an objective gives groups of G responses, over beta distributions of the success rate."""
 
+    @silent
     def __init__(self, objective: Objective, size: int, values: np.ndarray) -> None:
         groups = possible_groups(objective, size, tuple(map(float, values)))
         order = np.argsort(groups.counts[:, 1])
@@ -175,7 +177,7 @@ class _Curve:
         unbiased = (weight * k * (G - k)).sum(axis=-1) / (G - 1) * self._unit**2
         return np.asarray(own / unbiased)
 
-    @np.errstate(invalid="ignore", divide="ignore")
+    @silent
     def compare(self, totals: np.ndarray) -> np.ndarray:
         """Rate, observed, expected and their difference from the sums of :func:`_columns`."""
         own, unbiased, pairs, second, third = np.moveaxis(totals, -1, 0)

@@ -7,6 +7,7 @@ import numpy as np
 from audit.analyses.pair import Pair
 from audit.facts.rows import RunRows
 from audit.facts.tokenpass.text_key import NO_TEXT
+from audit.objectives.arrays import silent
 from audit.objectives.objective import Objective, Shaping
 
 EXACT = 1e-6
@@ -86,6 +87,7 @@ def with_weights(
     return a.replace(shaping=shapings[0]), b.replace(shaping=shapings[1])
 
 
+@silent
 def _solved(table: np.ndarray, reward: np.ndarray) -> np.ndarray | None:
     """Weights w with table @ w = reward on every scored row; a component that did not apply adds nothing."""
     use = np.isfinite(reward) & np.isfinite(table).any(axis=1)

@@ -72,8 +72,9 @@ def opened(monkeypatch, root: Path, page: str, *runs: str, **query: str) -> AppT
         # A page whose address is not its file's name is known to AppTest only after a first run.
         at.switch_page("app_pages/report.py").run()
     at.switch_page(f"app_pages/{page}.py").run()
-    # AppTest opens the first page where it does not find the one that was asked for.
-    assert at.exception or [each.value for each in at.title] == [PAGES[page]]
+    # AppTest opens the first page where it does not find the one that was asked for; where no run can be
+    # read, a page says so and has no title.
+    assert at.exception or [each.value for each in at.title] in ([PAGES[page]], [])
     return at
 
 

@@ -10,12 +10,20 @@ import pytest
 from by_hand import BETA, SAMPLES, binomial, first_pass, in_bins, logged, middle, ratios, removed, split
 from shown import chart, opened
 
-RUN = "testbed/grpo-seed0"
+RUN, CLIPS = "testbed/grpo-seed0", "team/grpo-seed1"
+"""The latter has ratios beyond its clip, the former log-probs of the sampler."""
 
 
 @pytest.fixture(scope="module")
 def rows() -> list[dict]:
     return logged(RUN)
+
+
+@pytest.fixture(scope="module")
+def clipping() -> list[dict]:
+    rows = logged(CLIPS)
+    assert all(all(row["loss_mask"]) for row in rows)
+    return rows
 
 
 def tokens(rows) -> int:
@@ -45,45 +53,46 @@ def by_name(drawn) -> dict[str, float]:
     return dict(points.select("name", "value").rows())
 
 
-def test_the_clipped_share_over_steps(rows, monkeypatch) -> None:
-    over_steps(chart(opened(monkeypatch, SAMPLES, "clipping", RUN), "Over steps"), rows, clipped)
+def test_the_clipped_share_over_steps(clipping, monkeypatch) -> None:
+    over_steps(chart(opened(monkeypatch, SAMPLES, "clipping", CLIPS), "Over steps"), clipping, clipped)
 
 
-def test_the_clipped_share_by_side_sign_epoch_and_length(rows, monkeypatch) -> None:
-    at = opened(monkeypatch, SAMPLES, "clipping", RUN)
+def test_the_clipped_share_by_side_sign_epoch_and_length(clipping, monkeypatch) -> None:
+    at = opened(monkeypatch, SAMPLES, "clipping", CLIPS)
     side = by_name(chart(at, "By side"))
     # Of all tokens: the two sides sum to the whole.
-    assert sum(side.values()) == pytest.approx(clipped(rows))
-    assert side["above the band, A > 0"] == pytest.approx(clipped(rows, low=9.0))
+    assert sum(side.values()) == pytest.approx(clipped(clipping))
+    assert all(side.values())
+    assert side["above the band, A > 0"] == pytest.approx(clipped(clipping, low=9.0))
     sign = by_name(chart(at, "By sign of A"))
     for name, inside in {
-        "A > 0": [row for row in rows if row["advantage"] > 0],
-        "A < 0": [row for row in rows if row["advantage"] < 0],
-        "A = 0": [row for row in rows if row["advantage"] == 0],
+        "A > 0": [row for row in clipping if row["advantage"] > 0],
+        "A < 0": [row for row in clipping if row["advantage"] < 0],
+        "A = 0": [row for row in clipping if row["advantage"] == 0],
     }.items():
         assert sign[name] == pytest.approx(clipped(inside))
     epoch = by_name(chart(at, "By inner epoch"))
     assert epoch == {
-        f"inner epoch {e}": pytest.approx(clipped(split(rows, lambda r: r["epoch"])[e])) for e in (0, 1)
+        f"inner epoch {e}": pytest.approx(clipped(split(clipping, lambda r: r["epoch"])[e])) for e in (0, 1)
     }
     length = by_name(chart(at, "By length, tenths of responses"))
     held = 0
     for name, share in length.items():
         low, _, high = name.removesuffix(" tokens").partition("–")
-        inside = [row for row in rows if int(low) <= len(row["token_ids"]) <= int(high or low)]
+        inside = [row for row in clipping if int(low) <= len(row["token_ids"]) <= int(high or low)]
         held += len(inside)
         assert share == pytest.approx(clipped(inside))
-    assert held == len(rows)
+    assert held == len(clipping)
 
 
-def test_the_clipped_share_at_other_widths(rows, monkeypatch) -> None:
+def test_the_clipped_share_at_other_widths(clipping, monkeypatch) -> None:
     drawn = chart(
-        opened(monkeypatch, SAMPLES, "clipping", RUN, view="Other bounds"), "Clip-zeroed share over epsilon"
+        opened(monkeypatch, SAMPLES, "clipping", CLIPS, view="Other bounds"), "Clip-zeroed share over epsilon"
     )
     line = dict(drawn.layer("line").frame.select("epsilon", "value").rows())
     assert len(line) == 8
     for epsilon, share in line.items():
-        assert share == pytest.approx(clipped(rows, epsilon, epsilon)), epsilon
+        assert share == pytest.approx(clipped(clipping, epsilon, epsilon)), epsilon
     assert set(drawn.layer("rule").frame["epsilon"]) == {0.2}
 
 
