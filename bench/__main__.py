@@ -37,7 +37,7 @@ SECTIONS: dict[str, Callable[[Settings], Section]] = {
 
 
 def main() -> None:
-    """Measure the sections asked for, keep them, and write the page from all that are kept."""
+    """Measure the sections asked for, and put each into the page."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("section", nargs="*", help=f"one or more of {', '.join(SECTIONS)}; default: all")
     parser.add_argument("--quick", action="store_true", help="small logs only")
@@ -56,8 +56,7 @@ def main() -> None:
         section = SECTIONS[name](settings)
         print(section.markdown(), f"({name}: {time.perf_counter() - began:.0f} s)\n", sep="\n", flush=True)
         if not asked.no_page:
-            page.keep(name, section)
-            page.write(list(SECTIONS))
+            page.keep(section)
 
 
 if __name__ == "__main__":

@@ -1,21 +1,20 @@
-"""Sections of docs/benchmarks.md: kept as they were measured, written together."""
+"""Sections of docs/benchmarks.md, each kept as it was measured until it is measured again."""
 
 from __future__ import annotations
 
 import datetime as dt
-import json
 import os
 import platform
+import re
 import subprocess
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 
-from bench.sizes import FOLDER, ROOT
+from bench.sizes import ROOT
 
 PAGE = ROOT / "docs" / "benchmarks.md"
-SECTIONS = FOLDER / "sections"
 HEAD = """# Benchmarks
 
 Written by `make bench` (`make bench QUICK=1`: 5 million tokens only). Times are of whole processes less the
@@ -48,32 +47,25 @@ class Section:
         return "\n".join(lines).rstrip() + "\n"
 
 
-def keep(name: str, section: Section, folder: Path = SECTIONS) -> None:
-    """Keep a section, with where and when it was measured, until it is measured again."""
-    folder.mkdir(parents=True, exist_ok=True)
+def keep(section: Section, page: Path = PAGE) -> None:
+    """Put a section into the page, with where and when it was measured; the others stay as they are.
+
+    The page is the only store: it is committed, and measured again one section at a time.
+    """
     load = f"Load average when this was measured: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores."
-    content = {
-        **asdict(section),
-        "measured": f"{dt.date.today().isoformat()}, {machine()}",
-        "notes": [*section.notes, load],
-    }
-    (folder / f"{name}.json").write_text(json.dumps(content, indent=1), encoding="utf-8")
+    measured = f"Measured {dt.date.today().isoformat()}, {machine()}."
+    whole = replace(section, notes=[*section.notes, load, measured]).markdown()
+    held = sections(page)
+    held[section.title] = whole
+    page.write_text("\n".join([HEAD, *held.values()]), encoding="utf-8")
 
 
-def write(names: Sequence[str], folder: Path = SECTIONS, page: Path = PAGE) -> None:
-    """Write the page from the sections that were kept, in the order of ``names``."""
-    parts, before = [HEAD], ""
-    for name in names:
-        file = folder / f"{name}.json"
-        if not file.exists():
-            continue
-        content = json.loads(file.read_text(encoding="utf-8"))
-        measured = content.pop("measured")
-        if measured != before:
-            parts.append(f"Measured {measured}.\n")
-            before = measured
-        parts.append(Section(**content).markdown())
-    page.write_text("\n".join(parts), encoding="utf-8")
+def sections(page: Path = PAGE) -> dict[str, str]:
+    """Return the sections of the page by title, in their order."""
+    if not page.exists():
+        return {}
+    _, *parts = re.split(r"^## ", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return {part.splitlines()[0]: f"## {part.strip()}\n" for part in parts}
 
 
 def machine() -> str:

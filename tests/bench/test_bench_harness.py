@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
 from bench.frameworks import FRAMEWORKS
-from bench.page import Section, keep, write
+from bench.page import HEAD, PAGE, Section, keep, sections
 from bench.process import Measured, python, run
 from bench.sizes import ROOT
 from bench.timing import Spread, interleave, net, over, significant
@@ -69,23 +68,29 @@ def test_numbers() -> None:
     ]
 
 
-def test_page_has_sections_in_order(tmp_path: Path) -> None:
+def test_a_section_is_replaced_in_its_place_and_the_others_stay(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
-    keep("second", Section("Later", ("a", "b"), [["1", "2"]], ["a note"]), tmp_path / "kept")
-    keep("first", Section("Sooner", intro="Why."), tmp_path / "kept")
-    write(["first", "absent", "second"], tmp_path / "kept", page)
+    keep(Section("Sooner", intro="Why.\n\nMeasured by hand, ## not a title."), page)
+    keep(Section("Later", ("a", "b"), [["1", "2"]], ["a note"]), page)
+    before = sections(page)
+    keep(Section("Sooner", intro="Otherwise."), page)
     text = page.read_text()
-    assert text.index("## Sooner") < text.index("Why.") < text.index("## Later") < text.index("- a note")
+    assert (
+        text.index("## Sooner") < text.index("Otherwise.") < text.index("## Later") < text.index("- a note")
+    )
     assert "| a | b |\n|---|---|\n| 1 | 2 |" in text
-    assert text.count("Measured ") == 1
+    assert sections(page)["Later"] == before["Later"]
+    assert "Why." not in text
+    assert text.count("\n- Measured 2") == 2
+
+
+def test_the_page_survives_being_read_and_written() -> None:
+    held = sections()
+    assert len(held) > 5
+    assert PAGE.read_text() == "\n".join([HEAD, *held.values()])
 
 
 def test_frameworks_measured_are_those_of_the_conformance_page() -> None:
     pinned = "".join(path.read_text() for path in (ROOT / "tests" / "conformance").glob("requirements*.txt"))
     for name, title in FRAMEWORKS.items():
         assert f"{name}=={title.split()[1]}" in pinned
-
-
-def test_output_of_a_section_is_json(tmp_path: Path) -> None:
-    keep("one", Section("T", ("a",), [["–"]]), tmp_path)
-    assert json.loads((tmp_path / "one.json").read_text())["rows"] == [["–"]]
