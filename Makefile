@@ -8,7 +8,7 @@ INPUTS := pyproject.toml setup.py constraints.txt
 export HF_HUB_OFFLINE = 1
 FUZZ   ?= tests
 
-.PHONY: help demo test fuzz check sample-logs truth conformance bench bench-explain docs clean
+.PHONY: help demo test fuzz pages check sample-logs truth conformance bench bench-explain docs clean
 .DEFAULT_GOAL := help
 
 help:  ## List the targets
@@ -44,6 +44,9 @@ test: check browser  ## Install what the tests need and run all of them (SEED=N:
 fuzz: $(VENV)/.installed-dev  ## Property tests with 20 times as many, new examples (FUZZ=tests/logs, SEED=N)
 	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -n 2 -m hypothesis \
 	    $(if $(SEED),--randomly-seed=$(SEED) --hypothesis-seed=$(SEED)) $(FUZZ)
+
+pages: $(VENV)/.installed-dev  ## Open every page of the dashboard on every sample log and every spoiled log of the tests
+	EVERY_LOG=1 $(BIN)/python -m pytest -n 2 tests/app/test_every_page.py tests/pain
 
 # Without a Chromium the tests in a browser are skipped, and say so; Playwright never downloads one.
 CHROMIUM := chromium chromium-browser google-chrome google-chrome-stable chrome
