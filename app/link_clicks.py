@@ -15,12 +15,19 @@ import streamlit as st
 _JS = """
 export default function ({ data, parentElement, setTriggerValue }) {
   const page = parentElement.ownerDocument
+  // The link is drawn anew and the focus falls to nothing: who came by keyboard gets it back.
+  const refocus = (address, looks) => setTimeout(() => {
+    if (page.activeElement !== page.body) return looks && refocus(address, looks - 1)
+    const links = [...page.querySelectorAll('a[href^="?"]')]
+    links.find((link) => link.getAttribute("href") === address)?.focus({ preventScroll: true })
+  }, 50)
   const click = (event) => {
     const link = event.target.closest?.('a[href^="?"]')
     if (!link || event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return
     const asked = new URL(link.href).searchParams.get(data.parameter)
     if (!/^[0-9]+$/.test(asked ?? "")) return
     event.preventDefault()
+    refocus(link.getAttribute("href"), 60)
     setTriggerValue("number", Number(asked))
   }
   page.addEventListener("click", click)

@@ -14,10 +14,14 @@ from audit.report import format as fmt
 
 THREADS = 64
 """Most of them idle: what was computed before takes one for a moment."""
-QUICK = 0.2
-"""Seconds after which the page says what it waits for."""
+QUICK, AGAIN = 0.2, 3.0
+"""Seconds after which the page says what it waits for: at first, and while it shows an earlier result."""
 LOOK = 0.25
 """Seconds between two looks at how far the work is; a page that is left ends at such a look."""
+
+
+Asked = tuple[str, tuple[str, ...]]
+"""Key of the work, and what its stages do."""
 
 
 class Stage(NamedTuple):
@@ -67,23 +71,31 @@ def finish(key: str, stages: Sequence[Stage]) -> Any:
         _stopped(stages)
     work = _Work(stages)
     future = _pool().submit(work.run)
+    seen = st.session_state.setdefault("seen_work", set())
     try:
-        return _wait(work, future, key, asked)
+        result = _wait(work, future, asked, AGAIN if asked in seen else QUICK)
+        seen.add(asked)
+        return result
     finally:
         # Reached as well where the page is left, or asked for something else meanwhile.
         work.stopped.set()
 
 
-def _wait(work: _Work, future: Future[Any], key: str, asked: tuple[str, tuple[str, ...]]) -> Any:
+def _wait(work: _Work, future: Future[Any], asked: Asked, patience: float) -> Any:
+    # There in every run of the page: what comes below keeps its place, and with it what was opened in it.
+    place = st.empty()
     done = threading.Event()
     future.add_done_callback(lambda _: done.set())
     began, count = time.monotonic(), len(work.stages)
-    if done.wait(QUICK):
+    while not done.wait(min(LOOK, patience)):
+        place.empty()
+        if time.monotonic() - began >= patience:
+            break
+    else:
         return future.result()
-    place = st.empty()
     with place.container(border=True):
         bar, said = st.empty(), st.empty()
-        st.button("Stop", key=f"stop-{key}", icon=":material/stop:", on_click=_stop, args=(asked,))
+        st.button("Stop", key=f"stop-{asked[0]}", icon=":material/stop:", on_click=_stop, args=(asked,))
     while True:
         at = work.at
         if count > 1:
@@ -96,7 +108,7 @@ def _wait(work: _Work, future: Future[Any], key: str, asked: tuple[str, tuple[st
     return future.result()
 
 
-def _stop(asked: tuple[str, tuple[str, ...]]) -> None:
+def _stop(asked: Asked) -> None:
     st.session_state["stopped_work"] = asked
 
 

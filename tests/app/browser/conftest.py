@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 from hostile_log import write_hostile
+from synthetic import rollouts, write
 from visit import Browsers
 
 SAMPLES = Path(__file__).parents[3] / "sample_logs"
@@ -42,12 +43,13 @@ def chromium() -> str:
 
 @pytest.fixture(scope="session")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The sample team, without what was computed from it before, and a run full of hostile text."""
+    """The sample team without what was computed before, a run full of hostile text, and one to write on."""
     folder = tmp_path_factory.mktemp("team")
     shutil.copytree(
         SAMPLES / "team", folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".rlaudit", "*.lock")
     )
     write_hostile(folder / "hostile")
+    write(folder / "live", rollouts(steps=6), "grpo")
     return folder
 
 

@@ -122,10 +122,10 @@ class Browsers:
         self._browser.close()
         self._playwright.stop()
 
-    def window(self, *, width: int = 1280, dark: bool = False) -> Window:
+    def window(self, *, width: int = 1280, height: int = 900, dark: bool = False) -> Window:
         """Open a window without cookies, storage or cache."""
         context = self._browser.new_context(
-            viewport={"width": width, "height": 900}, color_scheme="dark" if dark else "light"
+            viewport={"width": width, "height": height}, color_scheme="dark" if dark else "light"
         )
         context.set_default_timeout(PATIENCE)
         return Window(context.new_page(), self.address)
