@@ -40,5 +40,5 @@ def _name(place: int, name: str, result: QueryResult) -> str:
 def _shown(value: Any) -> Any:
     if value is None or isinstance(value, (bool, int, float)):
         return value
-    text = fmt.visible(cell(value))
+    text = fmt.visible(cell(value), whole=True)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… ({len(text):,} characters)"

@@ -62,6 +62,7 @@ class OneStep(msgspec.Struct, frozen=True):
     """Shares of the gradient by ``length``, ``sign`` of the advantage, and ``difficulty``."""
     notes: list[str]
     skipped: list[Skipped]
+    schema: str = "rlaudit.one_step.v1"
 
 
 def one_step(step: StepRows, a: Objective, b: Objective) -> OneStep:

@@ -92,7 +92,7 @@ def _show(report: CacheReport, *, removed: bool) -> None:
         typer.echo(f"  {held} in {plural(log.segments, 'segment')}, {megabytes(log.bytes)}{stale}")
     stale = f", {megabytes(report.stale_bytes)} stale" if report.stale_bytes else ""
     typer.echo(
-        f"{_logs(len(report.logs))}, {plural(report.segments, 'segment')}, {megabytes(report.bytes)}{stale}; "
+        f"{_logs(len(report.logs))}, {plural(report.segments, 'segment')}, {megabytes(report.bytes)}{stale}\n"
         f"user's cache: {visible(report.user_cache)}, limit {megabytes(report.limit)}"
     )
 

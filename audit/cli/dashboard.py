@@ -29,14 +29,16 @@ def dashboard(
     auth: Annotated[
         str | None,
         typer.Option(
-            metavar="oidc|proxy-header:NAME",
-            help="Who signs people in: an OpenID provider (.streamlit/secrets.toml), or a reverse proxy "
-            "that names the user in a header.",
+            metavar="MODE",
+            help="Who signs people in. oidc: an OpenID provider (secrets.toml). proxy-header:NAME: a reverse "
+            "proxy that names the user in this header.",
         ),
     ] = None,
     allow: Annotated[
         list[str] | None,
-        typer.Option(metavar="USER|@DOMAIN", help="Who may see the runs; default: everybody signed in."),
+        typer.Option(
+            metavar="WHO", help="USER or @DOMAIN that may see the runs; default: everybody signed in."
+        ),
     ] = None,
     allow_host: Annotated[
         list[str] | None,

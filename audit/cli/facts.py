@@ -178,10 +178,17 @@ def _line(found: RunPass) -> str:
     speed = "" if found.tokens_per_second is None else f", {_short(found.tokens_per_second)} tokens/s"
     speed += f", limited by {found.limited_by}" if found.limited_by else ""
     stored = f"stored in {found.stored}" if found.stored else f"not stored: {found.not_stored}"
-    return visible(
-        f"{found.run_id}: {plural(found.rows, 'response')}, {count(found.tokens)} tokens read; "
-        f"{plural(found.files, 'file')}: {found.computed} computed, {found.files - found.computed} reused; "
-        f"{found.seconds:.2f} s{speed}; {stored}"
+    return "\n".join(
+        map(
+            visible,
+            (
+                f"{found.run_id}: {plural(found.rows, 'response')}, {count(found.tokens)} tokens read",
+                f"  {plural(found.files, 'file')}: {found.computed} computed, "
+                f"{found.files - found.computed} reused",
+                f"  {found.seconds:.2f} s{speed}",
+                f"  {stored}",
+            ),
+        )
     )
 
 

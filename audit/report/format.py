@@ -37,10 +37,15 @@ def visible(text: object, *, whole: bool = False) -> str:
     whole : bool
         Keep every character of a long text. Else the middle is left out, and its length told.
     """
-    string = str(text)
-    if not whole and len(string) > LONGEST_WORD:
-        string = _cut(_LONG_WORD.sub(lambda word: _cut(word[0], LONGEST_WORD), string), LONGEST)
+    string = str(text) if whole else shortened(str(text))
     return string if string.isprintable() else "".join(map(_visible_character, string))
+
+
+def shortened(string: str) -> str:
+    """Return a string in which the middle of words and of the whole is left out where they are too long."""
+    if len(string) <= LONGEST_WORD:
+        return string
+    return _cut(_LONG_WORD.sub(lambda word: _cut(word[0], LONGEST_WORD), string), LONGEST)
 
 
 def visible_lines(text: str) -> str:

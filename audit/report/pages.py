@@ -7,6 +7,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from audit.errors import AuditError
 from audit.report import charts_svg
 from audit.report import format as fmt
@@ -28,8 +30,26 @@ def render(template: str, result: Any, **names: Any) -> str:
     )
     environment.filters |= {"visible": fmt.visible, "code": code, "md": escaped, "count": fmt.count}
     return environment.get_template(template).render(
-        x=result, fmt=fmt, charts=charts_svg, json=as_json(result), version=version("rlaudit"), **names
+        x=result,
+        fmt=fmt,
+        charts=charts_svg,
+        json=as_json(_short(result)),
+        version=version("rlaudit"),
+        **names,
     )
+
+
+def _short(result: Any) -> Any:
+    """The result for the page's own copy of its numbers: a name of a megabyte stands in it many times."""
+
+    def cut(value: Any) -> Any:
+        if isinstance(value, str):
+            return fmt.shortened(value)
+        if isinstance(value, dict):
+            return {cut(key): cut(each) for key, each in value.items()}
+        return [cut(each) for each in value] if isinstance(value, (list, tuple)) else value
+
+    return cut(msgspec.to_builtins(result))
 
 
 def write_page(path: Path, text: str) -> None:

@@ -41,7 +41,8 @@ def team(tmp_path):
 def test_a_directory_is_computed_once_and_then_reused(rlaudit, team) -> None:
     first = rlaudit("facts", team)
     assert (first.code, first.err) == (0, "")
-    assert first.out.count("\n") == 2
+    assert [line[:5] for line in first.out.splitlines() if line[0] != " "] == ["run-0", "run-1"]
+    assert max(map(len, first.out.replace(str(team), "team").splitlines())) <= 80
     assert "run-0: 36 responses" in first.out
     assert "1 file: 1 computed, 0 reused" in first.out
     assert str(team / "run-1" / ".rlaudit") in first.out

@@ -26,6 +26,8 @@ def test_help_has_an_example_of_the_verb_itself(rlaudit, verb) -> None:
     assert done.code == 0
     assert f"Example: rlaudit {verb}" in " ".join(done.out.split())
     assert examples(verb)
+    # What is too wide for 80 columns would end in three dots.
+    assert "…" not in done.out
     assert all(example[0] == verb for example in examples(verb))
 
 

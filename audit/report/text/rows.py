@@ -10,7 +10,9 @@ from rich.text import Text
 from audit.report.text.shared import QUIET, STRONG, Page, line, plain
 
 _GAP = "  "
-_NARROWEST = 8
+_LONGEST_WORD = 10
+"""Columns that a word keeps as long as others can give way."""
+_NARROWEST = 6
 
 
 class _Row(NamedTuple):
@@ -64,16 +66,30 @@ class Rows:
 
     def _fitted(self, room: int) -> list[int]:
         """Natural widths; where they do not fit, the widest columns give way and their cells wrap."""
-        widths = self._natural()
+        widths, words = self._natural(), self._words()
         room -= len(_GAP) * (len(widths) - 1)
-        soft = [at for at in range(len(widths)) if at not in self._whole]
-        for columns in (soft, range(len(widths))):
-            while sum(widths) > room and max((widths[at] for at in columns), default=0) > _NARROWEST:
-                widths[max(columns, key=lambda at: (widths[at], -at))] -= 1
+        every = range(len(widths))
+        soft = [at for at in every if at not in self._whole]
+        for columns, least in ((soft, words), (every, words), (every, [_NARROWEST] * len(widths))):
+            while sum(widths) > room and (wide := [at for at in columns if widths[at] > least[at]]):
+                widths[max(wide, key=lambda at: (widths[at], -at))] -= 1
         return widths
 
+    def _words(self) -> list[int]:
+        """Longest word of each column, the indent of the first one included."""
+        table = [self._titles, *(row.cells for row in self._rows)]
+        longest = [
+            max((len(word) for cell in column for word in cell.plain.split()), default=0)
+            for column in zip(*table, strict=True)
+        ]
+        return [min(each, _LONGEST_WORD) + len(_GAP) * (at == 0) for at, each in enumerate(longest)]
+
     def _lines(self, page: Page, widths: list[int], cells: Sequence[Text]) -> list[Text]:
-        blocks = [page.wrap(cell, width) for cell, width in zip(cells, widths, strict=True)]
+        blocks = [
+            # The lines after the first of the first column are indented.
+            page.wrap(cell, width - len(_GAP) if at == 0 and cell.cell_len > width else width)
+            for at, (cell, width) in enumerate(zip(cells, widths, strict=True))
+        ]
         return [self._line(widths, blocks, number) for number in range(max(map(len, blocks)))]
 
     def _line(self, widths: list[int], blocks: list[list[Text]], number: int) -> Text:

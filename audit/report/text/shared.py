@@ -63,7 +63,7 @@ class Page:
 
     def say(self, *pieces: Piece, indent: int = 0, first: Text | None = None) -> None:
         """Add a paragraph, wrapped at words; ``first`` stands before it in the indent."""
-        wrapped = self.wrap(line(*pieces), self.width - indent)
+        wrapped = self.wrap(line(*pieces), max(self.width - indent, 10))
         for number, each in enumerate(wrapped):
             before = first if first is not None and number == 0 else Text()
             self.lines.append(Text.assemble(before, " " * (indent - before.cell_len), each))
@@ -91,7 +91,7 @@ class Page:
 
     def wrap(self, content: Text, width: int) -> list[Text]:
         """Break text at words; a word that is longer than a line is broken, never cut off."""
-        wrapped = content.wrap(self._console, max(width, 10), overflow="fold")
+        wrapped = content.wrap(self._console, max(width, 1), overflow="fold")
         for each in wrapped:
             each.rstrip()
         return list(wrapped) or [Text()]
