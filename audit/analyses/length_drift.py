@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 
 from audit.analyses.length_rows import NOTHING, LengthRows, centred
+from audit.facts.rows import dense
 from audit.stats import Estimate, bootstrap, cluster_sums, estimate, ratio_of_sums
 
 
@@ -51,7 +52,7 @@ def drift_among(data: LengthRows, chosen: np.ndarray, values: np.ndarray | None 
         return Estimate(None, None, None, int(use.sum()))
     y = (data.length if values is None else values)[use]
     x = centred(data.step[use] / data.run_span, data.cluster[use])
-    _, code = np.unique(data.cluster[use], return_inverse=True)
+    code = dense(data.cluster[use])
     return ratio_of_sums(x * centred(y, code), x * x, code, int(use.sum()))
 
 
@@ -59,7 +60,7 @@ def prompt_mix(data: LengthRows) -> PromptMix:
     """Take the drift apart."""
     use = data.use & np.isfinite(data.step)
     x, y = data.step[use] / data.run_span, data.length[use]
-    _, code = np.unique(data.cluster[use], return_inverse=True)
+    code = dense(data.cluster[use])
     n, prompts = int(use.sum()), int(code.max(initial=-1)) + 1
     pairs = np.unique(np.column_stack([code, data.step[use]]), axis=0)
     recurring = int((np.bincount(pairs[:, 0].astype(np.int64), minlength=prompts) > 1).sum())

@@ -25,8 +25,10 @@ import numpy as np
 from audit.analyses.length_rows import LengthRows, centred
 from audit.analyses.length_slope import mean_slope
 from audit.facts.rows import dense
+from audit.facts.run_facts import RunFacts
 from audit.facts.weigh import coefficients_of
 from audit.facts.weight_sums import weight_sums
+from audit.objectives.coefficients import Coefficients
 from audit.objectives.objective import KL, Objective
 from audit.stats import Estimate
 
@@ -70,9 +72,13 @@ def weights_of(data: LengthRows, objective: Objective) -> Weights:
     rows = data.rows
     assert rows.facts is not None
     policy_part = without_loss_kl(objective)
-    made = weight_sums(rows, policy_part).policy / np.maximum(rows.facts["loss_tokens"], 1)
-    c = coefficients_of(rows, policy_part)
-    active = (c.kept & ~c.masked) & (rows.facts["loss_tokens"] > 0)
+    return weights_from(rows.facts, weight_sums(rows, policy_part).policy, coefficients_of(rows, policy_part))
+
+
+def weights_from(facts: RunFacts, policy: np.ndarray, c: Coefficients) -> Weights:
+    """The same of sums of policy weights and coefficients that are at hand; arrays of shape (R,)."""
+    made = policy / np.maximum(facts["loss_tokens"], 1)
+    active = (c.kept & ~c.masked) & (facts["loss_tokens"] > 0)
     return Weights(np.where(np.isfinite(made), made, np.nan), c.advantage, active)
 
 

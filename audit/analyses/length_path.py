@@ -10,6 +10,7 @@ import numpy as np
 
 from audit.analyses.length_bins import CLUSTERS, Bins, sums_by_bin
 from audit.analyses.length_rows import LengthRows
+from audit.facts.rows import dense
 
 _SINGULAR = -25.0
 """Log of the determinant, relative to the diagonal: below this it is what rounding leaves of 0."""
@@ -24,7 +25,7 @@ def path_sums(data: LengthRows, use: np.ndarray, bins: Bins) -> np.ndarray:
     diag(n) - n n' / N and the right side s - n S / N, which add up over prompts.
     """
     times = len(bins.step)
-    _, prompt = np.unique(data.cluster[use], return_inverse=True)
+    prompt = dense(data.cluster[use])
     prompts = int(prompt.max(initial=-1)) + 1
     count = min(prompts, CLUSTERS)
     at = bins.of_row[use]

@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 
 from audit.analyses.length_rows import NOTHING, LengthRows, centred
+from audit.facts.rows import dense
 from audit.objectives.needs import varies_by_token
 from audit.objectives.objective import Objective
 from audit.stats import Estimate, ratio_of_sums
@@ -72,7 +73,7 @@ def pressure_among(data: LengthRows, per_token: np.ndarray, chosen: np.ndarray) 
     used = m.freedom > 0
     if not used.any():
         return NOTHING
-    _, cluster = np.unique(data.cluster[used], return_inverse=True)
+    cluster = dense(data.cluster[used])
     return ratio_of_sums(m.product[used], m.freedom[used], cluster, int(used.sum()))
 
 
@@ -82,7 +83,7 @@ def moments(data: LengthRows, per_token: np.ndarray, chosen: np.ndarray) -> Mome
     use = chosen & np.isfinite(per_token)
     product, freedom = np.zeros(len(use)), np.zeros(len(use))
     if use.any():
-        _, code = np.unique(data.group[use], return_inverse=True)
+        code = dense(data.group[use])
         size = np.bincount(code)[code]
         unit = mean_size(data, per_token)
         shared = centred(per_token[use] / unit, code) * centred(data.length[use], code)

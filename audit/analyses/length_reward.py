@@ -34,7 +34,7 @@ def reward_length(data: LengthRows, advantage: np.ndarray | None) -> RewardLengt
     reward = data.rows.numpy("reward")
     scored = data.use & np.isfinite(reward)
     target = reward if advantage is None else advantage
-    code, groups = np.unique(data.group[scored], return_inverse=True)[1], 0
+    code, groups = dense(data.group[scored]), 0
     size = np.bincount(code) if len(code) else np.zeros(0, dtype=np.int64)
     groups = int((size >= 2).sum())
     known = scored & np.isfinite(data.correct)
@@ -56,7 +56,7 @@ def _explained(data: LengthRows, use: np.ndarray, target: np.ndarray) -> Estimat
     if n < 3:
         return Estimate(None, None, None, n)
     x, y = centred(data.length[use], data.group[use]), centred(target[use], data.group[use])
-    _, cluster = np.unique(data.cluster[use], return_inverse=True)
+    cluster = dense(data.cluster[use])
     sums = cluster_sums(np.column_stack([x * y, x * x, y * y]), cluster)
     return estimate(bootstrap(sums, _r_square), n)
 
@@ -69,7 +69,7 @@ def _r_square(totals: np.ndarray) -> np.ndarray:
 
 def _alike(data: LengthRows, scored: np.ndarray, reward: np.ndarray) -> int:
     """Groups of one correctness with more than one reward."""
-    _, code = np.unique(data.group[scored], return_inverse=True)
+    code = dense(data.group[scored])
     if not len(code):
         return 0
     count = int(code.max()) + 1

@@ -116,7 +116,7 @@ def _lengths(rows: RunRows) -> tuple[np.ndarray, str]:
 
 def centred(values: np.ndarray, code: np.ndarray) -> np.ndarray:
     """Values less the mean of their code; what rounding leaves of equal values is 0. Shape (n,)."""
-    _, code = np.unique(code, return_inverse=True)
+    code = dense(code)
     size = np.bincount(code)
     made = values - (np.bincount(code, weights=values) / np.maximum(size, 1))[code]
     made[np.abs(made) < 1e-12 * np.abs(values)] = 0.0

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from audit.analyses.length_rows import NOTHING, centred
+from audit.facts.rows import dense
 from audit.stats import Estimate, ratio_of_sums
 
 EXACT = 1e-9
@@ -24,7 +25,7 @@ def mean_slope(x: np.ndarray, y: np.ndarray, strata: np.ndarray, cluster: np.nda
     n = len(x)
     if not n:
         return NOTHING
-    _, code = np.unique(strata, return_inverse=True)
+    code = dense(strata)
     x = centred(x, code)
     if not (x * y).any():
         return Estimate(None, None, None, n)
@@ -42,7 +43,7 @@ def mean_slope(x: np.ndarray, y: np.ndarray, strata: np.ndarray, cluster: np.nda
             break
     if not abs(step) < 1e-6:
         return Estimate(None, None, None, n)
-    _, prompt = np.unique(cluster, return_inverse=True)
+    prompt = dense(cluster)
     e = ratio_of_sums(score, information, prompt, n)
     low, high = (None if bound is None else slope + bound for bound in (e.low, e.high))
     return Estimate(slope, low, high, n)

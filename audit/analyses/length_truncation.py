@@ -8,6 +8,7 @@ import numpy as np
 from audit.analyses.length_bins import step_bins
 from audit.analyses.length_drift import drift_among
 from audit.analyses.length_rows import LengthRows, centred
+from audit.facts.rows import dense
 from audit.stats import Estimate, mean, ratio_of_sums
 
 
@@ -63,10 +64,10 @@ def within_group_slope(
     use = chosen & np.isfinite(x) & np.isfinite(y)
     code = (data.group if strata is None else strata)[use]
     inner_x, inner_y = centred(x[use], code), centred(y[use], code)
-    _, dense_code = np.unique(code, return_inverse=True)
+    dense_code = dense(code)
     varies = np.bincount(dense_code, weights=inner_x != 0.0)[dense_code] > 0 if len(code) else use[use]
     if not varies.any():
         return Estimate(None, None, None, 0)
-    _, cluster = np.unique(data.cluster[use][varies], return_inverse=True)
+    cluster = dense(data.cluster[use][varies])
     x, y = inner_x[varies], inner_y[varies]
     return ratio_of_sums(x * y, x * x, cluster, int(varies.sum()))

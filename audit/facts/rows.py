@@ -181,7 +181,7 @@ class RunRows:
             bare = int((~self.grouped).sum())
             msg = f"{self.run.path}: group_id is null in {bare} of {self.num_rows} rows; they have no group."
             raise BadLog(msg)
-        facts = self.facts
+        facts, parted = self.facts, objective.shaping.weights is not None
         size = np.nan_to_num(self.length).astype(np.int64)
         return Responses(
             reward=self.numpy("reward"),
@@ -196,7 +196,7 @@ class RunRows:
             sample_weight=self._sample_weight,
             advantage=self._given_advantage(objective),
             reference_kl=self._reference_kl(facts, objective.kl.reward),
-            components=self._components if objective.shaping.weights is not None else None,
+            components=self._components if parted and self.has("reward_components") else None,
         )
 
     def _given_advantage(self, objective: Objective) -> np.ndarray | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -91,14 +92,35 @@ def step_rows(rows: RunRows, step: int) -> StepRows:
         ends = f" Its steps go from {known[0]} to {known[-1]}." if known else " It has no rows."
         msg = f"{rows.run.path}: there is no step {step}.{ends}{closest(str(step), known)}"
         raise AuditError(msg)
+    some = rows_in_memory(rows, here, f"step {step}")
+    return StepRows(some.rows, here[some.at], step, some.table)
+
+
+class SomeRows(NamedTuple):
+    """Some rows of a run, as a run of its own."""
+
+    rows: RunRows
+    at: np.ndarray
+    """Their places in the whole run, int64, ascending."""
+    table: pa.Table
+
+
+def rows_in_memory(rows: RunRows, here: np.ndarray, name: str) -> SomeRows:
+    """Read the rows ``here``, bool of shape (R,), and every row whose statistics or counts they share.
+
+    Raises
+    ------
+    BadLog
+        A file is damaged or was changed, or rows have no step.
+    """
     shared = here.copy()
     for code in (rows.sample, rows.update, rows.generation_batch):
-        of_step = np.zeros(int(code.max()) + 1, dtype=bool)
+        of_step = np.zeros(int(code.max(initial=-1)) + 1, dtype=bool)
         of_step[code[here]] = True
         shared |= of_step[code]
     steps = np.unique(rows.step[shared])
-    read = _read(rows.run, steps)
     among = np.isin(rows.step, steps)
+    read = _read(rows.run, steps, among)
     if read.num_rows != int(among.sum()):
         msg = f"{rows.run.path}: the log was changed after it was opened; open the run again."
         raise BadLog(msg)
@@ -106,8 +128,8 @@ def step_rows(rows: RunRows, step: int) -> StepRows:
     run = Run.from_table(
         rows.run.path, rows.run.run_id, rows.run.manifest, table, format=rows.run.format, notes=rows.run.notes
     )
-    run = replace(run, parts=_cut(table, f"{rows.run.path}: step {step}"))
-    return StepRows(RunRows.read(run), here[shared], step, table)
+    run = replace(run, parts=_cut(table, f"{rows.run.path}: {name}"))
+    return SomeRows(RunRows.read(run), np.flatnonzero(shared), table)
 
 
 def _cut(table: pa.Table, name: str) -> tuple[Part, ...]:
@@ -117,12 +139,21 @@ def _cut(table: pa.Table, name: str) -> tuple[Part, ...]:
     return tuple(TablePart(table.slice(at, size), name=f"{name}, from its row {at} on") for at in starts)
 
 
-def _read(run: Run, steps: np.ndarray) -> pa.Table:
-    """All columns of the rows of some steps, in row order; row groups without such a step are passed over."""
+def _read(run: Run, steps: np.ndarray, among: np.ndarray) -> pa.Table:
+    """All columns of the rows of some steps, in row order; parts and row groups without one are passed over.
+
+    ``among`` tells the rows of the run that are of such a step, bool of shape (R,).
+    """
+    ends = np.cumsum([part.num_rows for part in run.parts])
+    parts = tuple(
+        part
+        for part, end in zip(run.parts, ends.tolist(), strict=True)
+        if among[end - part.num_rows : end].any()
+    )
     # Integers and names of the schema, so nothing of the log becomes SQL. A column that holds nothing stays
     # out: its default would read as logged.
     wanted = ", ".join(str(int(step)) for step in steps)
     names = ", ".join(quote_name(name) for name in BY_NAME if name in run.columns or name in REQUIRED)
     query = f"SELECT {names} FROM rollouts WHERE step IN ({wanted}) ORDER BY _file, _row"
-    with run.connect() as connection:
+    with replace(run, parts=parts).connect() as connection:
         return connection.sql(query).to_arrow_table()

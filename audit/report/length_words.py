@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import msgspec
+
 from audit.analyses.length import LengthBias
 from audit.analyses.length_catalogue import ObjectivePressure
 from audit.analyses.length_law import MARGIN, Slope
 from audit.analyses.length_push_drift import PushAndDrift
+from audit.facts.step_sample import SEED
 from audit.report import format as fmt
 from audit.report.words import skipped_in_words
 from audit.stats import Estimate
@@ -91,8 +94,28 @@ def skips(bias: LengthBias) -> list[str]:
     return skipped + [f"{entry.objective}: {entry.skipped}" for entry in bias.per_objective if entry.skipped]
 
 
+def sampled(bias: LengthBias) -> str:
+    """Say which objectives were weighed on a sample of steps, and how it was drawn; empty without any."""
+    held = [entry for entry in bias.per_objective if entry.sample is not None]
+    if not held or held[0].sample is None:
+        return ""
+    size = held[0].sample
+    names = ", ".join(entry.objective for entry in held)
+    steps, of_steps, tokens, of_tokens = (fmt.count(n) for n in msgspec.structs.astuple(size))
+    return (
+        f"On a sample of steps: {names}. Their weights need a look at every token, which was taken at "
+        f"{steps} of {of_steps} steps ({tokens} of {of_tokens} tokens), one drawn from each of {steps} "
+        f"equal stretches (seed {SEED}); n and intervals are of the sample. One of them on all steps: "
+        "rlaudit length RUN --objective NAME."
+    )
+
+
 def legend(bias: LengthBias) -> str:
-    """Say what the columns are."""
+    """Say what the columns are, and what they are of."""
+    return f"{sampled(bias)} {_columns(bias)}".strip()
+
+
+def _columns(bias: LengthBias) -> str:
     return (
         f"slope: of log E|w / A| per token on log length, within {bias.slope.within or 'group'}; -1 is "
         f"1/|o|, 0 no dependence, within ±{MARGIN:g} called none (heuristic). Push: how far the weights "
