@@ -7,7 +7,7 @@ import polars as pl
 
 from audit.analyses.length import LengthBias
 from audit.analyses.length_rows import SIDES
-from audit.report.length_words import alike
+from audit.report.length_words import alike, measured_on
 
 _WIDTH = 420
 
@@ -17,7 +17,14 @@ def push_frame(bias: LengthBias) -> pl.DataFrame:
     columns = {"objective": pl.String, "side": pl.String, "n": pl.Int64}
     columns |= dict.fromkeys(("value", "low", "high"), pl.Float64)
     rows = [
-        {"objective": _named(names), "side": side, "n": e.n, "value": e.value, "low": e.low, "high": e.high}
+        {
+            "objective": _named(names) + measured_on(entry),
+            "side": side,
+            "n": e.n,
+            "value": e.value,
+            "low": e.low,
+            "high": e.high,
+        }
         for names, entry in alike(bias.per_objective)
         if entry.pressure is not None
         for side, e in (("correct", entry.pressure.correct), ("wrong", entry.pressure.wrong))

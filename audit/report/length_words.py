@@ -94,6 +94,11 @@ def skips(bias: LengthBias) -> list[str]:
     return skipped + [f"{entry.objective}: {entry.skipped}" for entry in bias.per_objective if entry.skipped]
 
 
+def measured_on(entry: ObjectivePressure) -> str:
+    """Mark of an entry that was weighed on a sample of steps."""
+    return "" if entry.sample is None else " (sample)"
+
+
 def sampled(bias: LengthBias) -> str:
     """Say which objectives were weighed on a sample of steps, and how it was drawn; empty without any."""
     held = [entry for entry in bias.per_objective if entry.sample is not None]

@@ -14,6 +14,8 @@ from audit.analyses import length_catalogue
 from audit.analyses.length import length_bias
 from audit.facts.rows import RunRows
 from audit.report.as_json import as_json
+from audit.report.length_charts import push_frame
+from audit.report.length_page import length_html, length_markdown
 from audit.report.length_words import legend, sampled
 
 
@@ -30,5 +32,9 @@ def test_a_sample_is_named_with_its_steps_and_tokens(tmp_path: Path, monkeypatch
     assert said.startswith("On a sample of steps: sapo, kimi.")
     assert "5 of 20 steps" in said
     assert f"of {total:,} tokens" in said
+    marked = push_frame(found)["objective"].unique(maintain_order=True).to_list()
+    assert sorted(marked) == ["grpo", "kimi (sample)", "sapo (sample)"]
+    assert "sapo (sample)" in length_markdown(found)
+    assert "sapo (sample)" in length_html(found)
     schema = json.loads((files("audit.schemas") / "length.v1.schema.json").read_text(encoding="utf-8"))
     jsonschema.validate(json.loads(as_json(found)), schema)

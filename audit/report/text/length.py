@@ -8,7 +8,7 @@ from rich.text import Text
 from audit.analyses.length import LengthBias
 from audit.analyses.length_rows import SIDES
 from audit.report import format as fmt
-from audit.report.length_words import alike, confounds, laws, legend, moved_with, skips
+from audit.report.length_words import alike, confounds, laws, legend, measured_on, moved_with, skips
 from audit.report.text.rows import Rows
 from audit.report.text.shared import DOUBT, QUIET, STRONG, Page, styled
 from audit.stats import Estimate
@@ -81,7 +81,7 @@ def _objectives(page: Page, bias: LengthBias) -> None:
         if entry.pressure is not None and entry.slope is not None:
             shown = [_signed(e) for e in (entry.slope, entry.pressure.correct, entry.pressure.wrong)]
             first, others = names[0], len(names) - 1
-            said = f"{first} + {others} more" if others else first
+            said = (f"{first} + {others} more" if others else first) + measured_on(entry)
             note = ", ".join(names) if others else ""
             rows.add(said, *shown, fmt.count(entry.pressure.all.n), note=note)
     rows.add_to(page)
