@@ -80,6 +80,21 @@ def by_code(
     return buckets(names, sums(numerator), sums(denominator), n)
 
 
+def by_rank(
+    what: str, rank: np.ndarray, numerator: np.ndarray, denominator: np.ndarray, prompt: np.ndarray
+) -> list[Bucket]:
+    """One bucket a rank, or at most :data:`BINS` of consecutive ranks each; arrays of shape (R,).
+
+    Parameters
+    ----------
+    what : str
+        What is ranked, as ``inner update``; a bucket is called ``inner update 3`` or ``inner updates 3–5``.
+    """
+    bins = step_bins(rank.astype(float), BINS)
+    names = [f"{what} {a}" if a == b else f"{what}s {a}–{b}" for a, b in bins.spans]
+    return by_code(names, bins.code, numerator, denominator, prompt)
+
+
 def trend(rows: RunRows, use: np.ndarray, numerator: np.ndarray, denominator: np.ndarray) -> Trend:
     """Follow Σ numerator / Σ denominator over steps; arrays of shape (R,), ``use`` bool."""
     step, prompt = rows.step[use].astype(float), rows.prompt[use]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from audit.analyses.bucket_shares import Bucket, by_code, parts
+from audit.analyses.bucket_shares import Bucket, by_code, by_rank, parts
 from audit.analyses.clipping_counts import Source
 from audit.analyses.inner_updates import inner_update
 from audit.analyses.skips import Skips
@@ -37,14 +37,10 @@ def breakdowns(rows: RunRows, source: Source, skips: Skips) -> dict[str, list[Bu
         above, below = source.parts(by)
         buckets = parts(part_names(rows, by), [v[use] for v in above], [v[use] for v in below], prompt)
         found[by] = [bucket for bucket in buckets if bucket.tokens]
-    epochs = np.unique(rows.epoch[use])
-    code = np.searchsorted(epochs, rows.epoch[use])
-    found["epoch"] = by_code([f"inner epoch {at}" for at in epochs], code, zeroed, tokens, prompt)
+    found["epoch"] = by_rank("inner epoch", rows.epoch[use], zeroed, tokens, prompt)
     inner = skips.attempt("by inner update", lambda: inner_update(rows))
     if inner is not None:
-        ranks = np.unique(inner[use])
-        code = np.searchsorted(ranks, inner[use])
-        found["update"] = by_code([f"inner update {at + 1}" for at in ranks], code, zeroed, tokens, prompt)
+        found["update"] = by_rank("inner update", inner[use] + 1, zeroed, tokens, prompt)
     return found
 
 

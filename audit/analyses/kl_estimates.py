@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from audit.analyses.bucket_shares import Bucket, Trend, by_code, trend
+from audit.analyses.bucket_shares import Bucket, Trend, by_rank, trend
 from audit.analyses.inner_updates import inner_update
 from audit.analyses.kl_estimates_gradient import GradientShare, Pull, gradient_share, pull_facts, pulls
 from audit.analyses.kl_estimates_placement import Placement, placement
@@ -40,7 +40,7 @@ class Drift(msgspec.Struct, frozen=True):
     k2: Estimate
     k3: Estimate
     by_update: list[Bucket]
-    """k3 by inner update on the same batch."""
+    """k3 by inner update on the same batch, many of them in bins."""
 
 
 class KLReport(msgspec.Struct, frozen=True):
@@ -179,9 +179,7 @@ def _drift(rows: RunRows, trained: np.ndarray, trends: dict[str, Trend], skips: 
     inner = skips.attempt("drift by inner update", lambda: inner_update(rows))
     buckets: list[Bucket] = []
     if inner is not None:
-        ranks = np.unique(inner[held])
-        names = [f"inner update {rank + 1}" for rank in ranks]
-        buckets = by_code(names, np.searchsorted(ranks, inner[held]), k3[held], tokens[held], prompt)
+        buckets = by_rank("inner update", inner[held] + 1, k3[held], tokens[held], prompt)
     return Drift(k1, k2, k3_, buckets)
 
 

@@ -11,7 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from synthetic import rollouts, write
 
-from audit.analyses.bucket_shares import FEW, Bucket, by_code, parts, prompt_sums, standard_error, trend
+from audit.analyses.bucket_shares import (
+    BINS,
+    FEW,
+    Bucket,
+    by_code,
+    by_rank,
+    parts,
+    prompt_sums,
+    standard_error,
+    trend,
+)
 from audit.analyses.inner_updates import first_update, inner_update
 from audit.facts.rows import RunRows
 from audit.facts.tokenpass.breakdowns import parse
@@ -114,3 +124,18 @@ def test_a_bucket_can_hold_what_is_not_finite() -> None:
     )
     assert isinstance(bucket, Bucket)
     assert bucket.value.value is None
+
+
+@pytest.mark.parametrize(("ranks", "buckets"), [(3, 3), (BINS, BINS), (3000, BINS)])
+def test_many_ranks_are_binned_and_lose_nothing(ranks: int, buckets: int) -> None:
+    rank = np.repeat(np.arange(1, ranks + 1), 2)
+    above, below = (rank % 3).astype(float), np.full(len(rank), 4.0)
+    found = by_rank("inner update", rank, above, below, rank % 7)
+    assert len(found) == buckets
+    ends = []
+    for bucket in found:
+        first, _, last = bucket.name.removeprefix("inner update").lstrip("s").partition("–")
+        inside = [a for r, a in zip(rank, above, strict=True) if int(first) <= r <= int(last or first)]
+        assert (bucket.part, bucket.value.n) == (sum(inside), len(inside))
+        ends += [int(first), int(last or first)]
+    assert (ends[0], ends[-1], ends) == (1, ranks, sorted(ends))

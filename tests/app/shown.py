@@ -48,6 +48,8 @@ class Drawn(NamedTuple):
     """A chart as the browser gets it."""
 
     alt: str
+    height: float
+    """Pixels; 0 where it fills what holds it."""
     layers: list[Layer]
 
     @property
@@ -128,7 +130,8 @@ def _drawn(proto: Any) -> Drawn:
     if proto.data.data:
         sets[""] = _frame(proto.data.data)
     spec = json.loads(proto.spec, parse_constant=_no_json)
-    return Drawn(proto.alt, list(_layers(spec, sets, {})))
+    height = spec.get("height", 0)
+    return Drawn(proto.alt, height if isinstance(height, int | float) else 0, list(_layers(spec, sets, {})))
 
 
 def _layers(spec: dict, sets: dict[str, pl.DataFrame], held: dict) -> Iterator[Layer]:
