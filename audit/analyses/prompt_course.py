@@ -7,7 +7,7 @@ import msgspec
 from audit.logs import Run
 from audit.stats import LEVEL, Estimate
 
-MOST = 2000
+MOST = 1500
 """Steps that are read; beyond them the earliest are left out, and ``of`` says so."""
 
 

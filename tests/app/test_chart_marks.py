@@ -80,6 +80,14 @@ def test_charts_of_a_large_log_stay_small(logs, monkeypatch, run) -> None:
     assert seen >= 10
 
 
+def test_the_course_of_a_prompt_that_is_always_drawn_stays_small(tmp_path, monkeypatch) -> None:
+    write_large(tmp_path / "one", steps=2500, updates=1, groups=1, prompts=1)
+    at = opened(monkeypatch, tmp_path, "groups", "one", prompt="0")
+    assert faults(at) == []
+    assert [len(each.frame) for each in drawn(at)] == [1500]
+    assert any("The last 1,500 of 2,500 visits." in each.value for each in at.caption)
+
+
 def test_charts_of_two_large_logs_stay_small(logs, monkeypatch) -> None:
     at = opened(monkeypatch, logs, "compare", "steps", "updates")
     assert [view for view in views(at) if faults(at)] == []
