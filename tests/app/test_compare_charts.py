@@ -17,8 +17,9 @@ from by_hand import (
     middle,
     policy_weights,
     split,
+    step_bins,
 )
-from shown import Drawn, chart, opened
+from shown import Drawn, chart, drawn, opened
 
 A, B = "testbed/grpo-seed0", "testbed/dr_grpo-seed0"
 CONSTANT = 7.0
@@ -127,13 +128,33 @@ def test_metrics_over_steps_are_means_at_the_middle_of_their_bins(runs, monkeypa
             assert values == pytest.approx([value(inside) for _, inside in held], rel=1e-5), (name, run)
 
 
-def test_every_metric_that_parted_has_a_chart_of_its_gap(monkeypatch) -> None:
+def test_gaps_that_parted_are_differences_since_the_first_bin(runs, monkeypatch) -> None:
     at = opened(monkeypatch, SAMPLES, "compare", A, B, view="Over steps")
-    titles = [each.proto.alt for each in at.get("vega_lite_chart") if each.proto.alt.startswith("Gap in ")]
+    gaps = [each for each in drawn(at) if each.alt.startswith("Gap in ")]
     bars = chart(at, "Steps from which each metric is apart").frame
     parted = bars.filter(bars["parted"].is_not_null())["metric"].to_list()
-    assert sorted(titles) == sorted(f"Gap in {name} since the start" for name in parted)
-    assert (bars["parted"].drop_nulls() >= bars.filter(bars["parted"].is_not_null())["first"]).all()
+    assert parted
+    assert sorted(each.alt for each in gaps) == sorted(f"Gap in {name} since the start" for name in parted)
+    bins = step_bins(sorted({row["step"] for rows in runs.values() for row in rows}), 10)
+    held = [each for each in gaps if each.alt[7:-16] in CURVES]
+    assert held
+    for each in held:
+        counts, value = CURVES[each.alt[7:-16]]
+        apart = []
+        for place in range(10):
+            a, b = (
+                value([row for row in rows if counts(row) and bins[row["step"]] == place])
+                for rows in (runs[A], runs[B])
+            )
+            apart.append(b - a)
+        inside = [[step for step in bins if bins[step] == place] for place in range(10)]
+        expected = {
+            (min(i) + max(i)) / 2: pytest.approx(gap - apart[0], rel=1e-4, abs=1e-9)
+            for i, gap in zip(inside, apart, strict=True)
+        }
+        points = each.layer("line").frame.select("step", "moved").rows()
+        assert len(points) >= 8
+        assert all(moved == expected[step] for step, moved in points)
 
 
 def test_shares_of_the_weight_by_length_and_sign(runs, monkeypatch) -> None:
