@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pyarrow as pa
 
+from audit.counted import plural
 from audit.errors import AuditError, BadLog
 from audit.logs.files import (
     ROLLOUTS,
@@ -204,7 +205,7 @@ def _open_files(
         index.save(footers)
     if not parts and not strays:
         counts = Counter(file.reason.split(":")[0] for file in skipped)
-        why = ", ".join(f"{count} {reason}" for reason, count in counts.items())
+        why = ", ".join(f"{plural(count, 'file')}: {reason}" for reason, count in counts.items())
         cut = counts["being written"] > 0
         hint = " A file without its end is still being written, or was cut: copy it again." if cut else ""
         raise BadLog(

@@ -55,7 +55,7 @@ def mark_run(run: Run, *, hashed: bool = True) -> RunMark:
     """
     files = [_mark(file.path, file.name, file.size, file.mtime_ns, hashed) for file in run.files]
     manifest = run.place / "run.json"
-    if not is_remote(run.place) and manifest.is_file():
+    if not is_remote(run.place) and (manifest.is_file() or (run.manifest.declared and run.place.is_dir())):
         size, mtime_ns = state_of(manifest)
         files.insert(0, _mark(manifest, "run.json", size, mtime_ns, hashed))
     return RunMark(

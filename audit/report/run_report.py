@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -78,25 +78,22 @@ def run_report(
     UnknownName
         No such section.
     AuditError
-        No run, or a file changed meanwhile.
+        No run, or a file changed or vanished meanwhile.
     """
     chosen = check_sections(sections)
     if not runs:
         msg = "a report needs at least one run."
         raise AuditError(msg)
-    made = []
-    for name in chosen:
-        if name == "explain":
-            if len(runs) > 1:
-                progress("comparing the runs")
-                made.append(_section(name, runs, measure))
-            continue
-        for run in runs:
-            progress(f"{name} of {run.run_id}")
-            made.append(_section(name, [run], measure))
-    progress("reading the files")
+    try:
+        made = list(_sections(chosen, runs, measure, progress))
+        progress("reading the files")
+        marks = [mark_run(run, hashed=hashed) for run in runs]
+    except OSError as error:
+        msg = f"{error.filename or 'a file of the log'}: {error.strerror or error}, while it was read; "
+        msg += "run the report again."
+        raise AuditError(msg) from None
     return RunReport(
-        runs=[mark_run(run, hashed=hashed) for run in runs],
+        runs=marks,
         versions=versions(),
         parameters={
             "sections": ", ".join(chosen),
@@ -119,6 +116,20 @@ def check_sections(sections: Sequence[str]) -> list[str]:
         if name not in SECTIONS:
             raise UnknownName.of("section", name, SECTIONS)
     return [name for name in SECTIONS if not sections or name in sections]
+
+
+def _sections(
+    chosen: Sequence[str], runs: Sequence[Run], measure: Measure, progress: Callable[[str], None]
+) -> Iterator[Section]:
+    for name in chosen:
+        if name == "explain":
+            if len(runs) > 1:
+                progress("comparing the runs")
+                yield _section(name, runs, measure)
+            continue
+        for run in runs:
+            progress(f"{name} of {run.run_id}")
+            yield _section(name, [run], measure)
 
 
 def _section(name: str, runs: Sequence[Run], measure: Measure) -> Section:

@@ -131,4 +131,4 @@ def test_wrong_usage_is_exit_code_2(rlaudit, arguments) -> None:
 def test_a_cut_file_says_what_to_do(rlaudit, runs, tmp_path) -> None:
     whole = next((runs / "grpo-1").rglob("*.parquet")).read_bytes()
     (tmp_path / "cut.parquet").write_bytes(whole[: len(whole) // 2])
-    refused(rlaudit("summary", tmp_path), "1 being written", "or was cut: copy it again")
+    refused(rlaudit("summary", tmp_path), "1 file: being written", "or was cut: copy it again")

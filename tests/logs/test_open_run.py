@@ -78,8 +78,8 @@ def test_only_unfinished_files(tmp_path):
     (tmp_path / "rollouts" / "a.parquet").write_bytes(whole[:-9])
     (tmp_path / "rollouts" / "b.parquet").write_bytes(b"")
     message = refused(tmp_path)
-    assert "1 being written" in message
-    assert "1 empty" in message
+    assert "1 file: being written" in message
+    assert "1 file: empty" in message
 
 
 def test_unfinished_file_beside_whole_ones(tmp_path):

@@ -89,6 +89,22 @@ def test_a_file_that_was_written_to_meanwhile_is_said(tmp_path) -> None:
         run_report([run], ["summary"], measure=lambda section, of: "not asked")
 
 
+@pytest.mark.parametrize("name", ["rollouts/part-000000.parquet", "run.json"])
+@pytest.mark.parametrize("before", [True, False])
+def test_a_file_that_vanished_meanwhile_is_said(tmp_path, name, before) -> None:
+    run = write(tmp_path / "one", rollouts(steps=2), "grpo")
+
+    def measure(section: str, of: list[Run]) -> object:
+        if before:
+            (run.path / name).unlink()
+        result = measured(section, of)
+        (run.path / name).unlink(missing_ok=True)
+        return result
+
+    with pytest.raises(AuditError, match=f"{re.escape(name)}: No such file.*run the report again"):
+        run_report([run], ["clipping"], measure=measure)
+
+
 def test_results_that_are_known_are_taken_as_they_are(runs) -> None:
     asked = []
 
