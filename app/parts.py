@@ -50,8 +50,8 @@ def numbers(entries: Mapping[str, Estimate | None], of: str, *, percent: bool = 
         st.html(f'<div style="display:flex;flex-wrap:wrap;gap:.6em 2.6em">{"".join(tiles)}</div>')
 
 
-def chart(make: Callable[[], Chart], alt: str, key: str) -> None:
-    """Draw a chart, or say why there is nothing to draw.
+def chart(make: Callable[[], Chart], alt: str, key: str) -> bool:
+    """Draw a chart, or say why there is nothing to draw; tell whether there was.
 
     Parameters
     ----------
@@ -64,8 +64,9 @@ def chart(make: Callable[[], Chart], alt: str, key: str) -> None:
         made = make()
     except AuditError as error:
         st.info(fmt.visible(error))
-        return
+        return False
     st.altair_chart(made, key=key, alt=alt)
+    return True
 
 
 def table(rows: Sequence[Mapping[str, Any]], key: str, **options: Any) -> Any:

@@ -71,6 +71,5 @@ def chart_card(
 ) -> None:
     """Show a chart in a card of its own, with a line of ours below it."""
     with card(title, about=about):
-        parts.chart(make, title, key)
-        if said:
+        if parts.chart(make, title, key) and said:
             st.caption(said)

@@ -112,4 +112,6 @@ if result.pulls:
             "h: gradient of the estimator to log pi of a token. Alignment: cosine with d, the pull of "
             "reverse KL."
         )
-parts.doubts_and_skips(result.doubts, result.skipped)
+parts.doubts_and_skips(
+    result.doubts, result.skipped, opened=not (result.trends or result.start or result.estimates)
+)

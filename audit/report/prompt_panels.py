@@ -20,6 +20,7 @@ from audit.stats import Estimate
 HEIGHT = 270
 _RANGE = {"value": pl.Float64, "low": pl.Float64, "high": pl.Float64, "n": pl.Int64}
 SAMPLES = "samples"
+_DASHES = {"observed": [1, 0], "expected": [5, 4]}
 
 
 def zero_panel(result: GroupBreakdown, colour: str) -> alt.LayerChart:
@@ -40,7 +41,9 @@ def zero_panel(result: GroupBreakdown, colour: str) -> alt.LayerChart:
         raise nothing_to_draw("no share over steps")
     schema = {"step": pl.Float64, "steps": pl.String, "series": pl.String, **_RANGE}
     frame = pl.DataFrame(rows, schema=schema, orient="row")
-    base = alt.Chart(frame, height=HEIGHT).encode(x=steps_axis(), color=_pair(colour))
+    # A legend names what is drawn: where prompts come once, nothing is expected of them.
+    held = [name for name in _DASHES if name in set(frame["series"])]
+    base = alt.Chart(frame, height=HEIGHT).encode(x=steps_axis(), color=_pair(colour, held))
     title = "groups without signal"
     y = alt.Y("value:Q", title=title, axis=share_axis(percent=True))
     band = base.mark_area(opacity=0.16).encode(y=alt.Y("low:Q", title=title), y2="high:Q")
@@ -50,7 +53,7 @@ def zero_panel(result: GroupBreakdown, colour: str) -> alt.LayerChart:
             "series:N",
             title=None,
             legend=series_legend(),
-            scale=alt.Scale(domain=["observed", "expected"], range=[[1, 0], [5, 4]]),
+            scale=alt.Scale(domain=held, range=[_DASHES[name] for name in held]),
         ),
         tooltip=["series:N", "steps:N", "value:Q", "low:Q", "high:Q", "n:Q"],
     )
@@ -236,8 +239,9 @@ def objective_colours(own: str | None, names: Sequence[str], colour: str) -> dic
     return {own: colour, **shown} if own is not None and own in names else shown
 
 
-def _pair(colour: str) -> alt.Color:
-    scale = alt.Scale(domain=["observed", "expected"], range=[colour, GREY])
+def _pair(colour: str, held: Sequence[str]) -> alt.Color:
+    colours = {"observed": colour, "expected": GREY}
+    scale = alt.Scale(domain=list(held), range=[colours[name] for name in held])
     return alt.Color("series:N", title=None, scale=scale, legend=series_legend())
 
 

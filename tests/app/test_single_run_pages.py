@@ -175,3 +175,14 @@ def test_kl_and_mismatch(logs, monkeypatch) -> None:
     # Every token of the sampler is 0.01 nats off.
     assert values(at, "Over steps") == pytest.approx([0.01] * 6, rel=1e-3)
     assert "truncates tokens to [0, 2]" in html(at)
+
+
+def test_a_log_without_log_probs_names_at_once_what_is_missing(tmp_path, monkeypatch) -> None:
+    lists = ("logp_theta", "logp_old", "logp_ref", "logp_sampler")
+    rows = [{key: value for key, value in row.items() if key not in lists} for row in rollouts(steps=2)]
+    write(tmp_path / "one", rows, "grpo")
+    for name, column in (("kl", "logp_ref"), ("mismatch", "logp_sampler"), ("clipping", "logp_")):
+        at = page(monkeypatch, tmp_path, name)
+        (missing,) = [each for each in at.expander if each.label.startswith("Not shown by this log")]
+        assert missing.proto.expanded
+        assert column in missing.text[0].value
