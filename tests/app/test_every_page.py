@@ -29,7 +29,7 @@ SOME_ODD = (
     *("all right", "lengths negative"),
 )
 SLOW = ("report", "sql", "runs")
-"""Pages that say the same of an odd log on every run of the tests; the full matrix opens them."""
+"""Pages that draw no chart and read every run; on odd logs ``make pages`` alone opens them."""
 
 
 def all_faults(monkeypatch, root: Path, page: str, *runs: str) -> list[tuple[str, str, list[str]]]:
