@@ -79,7 +79,7 @@ def test_trap_a_prompt_drawn_twice_in_a_row_is_two_groups(tmp_path) -> None:
     made = [row | {"prompt": row["prompt"].replace("q1-1", "q1-0")} for row in rows(steps=1)]
     run = open_run(lines(tmp_path / "a.jsonl", made))
     assert sizes(run) == [4] * 4
-    assert "fill several blocks in a row, taken as groups of their own" in said(run)
+    assert "1 prompt fills several blocks in a row, each a group of its own" in said(run)
 
 
 def test_trap_a_prompt_drawn_twice_in_mixed_order_is_left_out_and_counted(tmp_path) -> None:
