@@ -21,8 +21,8 @@ from audit.objectives.arrays import silent
 from audit.objectives.objective import Objective
 from audit.stats import FEW_CLUSTERS, Estimate, bootstrap, cluster_sums, estimate
 
-_CONCENTRATED = 1e4
-"""A beta distribution with a + b beyond this is one rate."""
+_APART = 1e6
+"""A beta distribution with a + b below one over this holds the rates 0 and 1 alone."""
 
 
 class FactorBin(msgspec.Struct, frozen=True):
@@ -150,32 +150,32 @@ class _Curve:
     def __init__(self, objective: Objective, size: int, values: np.ndarray) -> None:
         groups = possible_groups(objective, size, tuple(map(float, values)))
         order = np.argsort(groups.counts[:, 1])
+        won, total = groups.advantage[order, 1], groups.advantage[order].sum(axis=1)
+        others = np.arange(size)
+        gap = won[1:] / (others + 1) - (total - won)[:-1] / (size - others)
         self._size = size
-        self._unit = float(values[1] - values[0])
-        self._won = groups.advantage[order, 1]
-        self._total = groups.advantage[order].sum(axis=1)
+        self._gap = gap / float(values[1] - values[0])
+        """Advantage of a right response less that of a wrong one, by how many of the others are right."""
 
     def expected(self, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
         """Factor over rates whose mean and variance under the weights p (1 - p) are given; any one shape.
 
-        A Beta(a, b) under those weights is a Beta(a + 1, b + 1), whose moments are matched. Under Beta(a, b)
-        k is beta-binomial, and the mean of p given k is (k + a) / (G + a + b): sums over k = 0 … G, exact.
+        A prompt enters by E[sum A (r - p)] = p (1 - p) G E[gap]: the gap of ``_gap`` over the G - 1 others,
+        which under a beta distribution of p are beta-binomial. So the weighted distribution alone is needed:
+        that of the prompts themselves has no finite mass where many are hardly ever solved.
         """
-        from scipy.special import betaln, gammaln
+        from scipy.special import gammaln
 
-        G = self._size
+        G, others = self._size, np.arange(self._size)
         with np.errstate(divide="ignore", invalid="ignore"):
-            strength = np.where(variance > 0, mean * (1.0 - mean) / variance - 1.0, _CONCENTRATED)
-        strength = np.clip(np.nan_to_num(strength, nan=_CONCENTRATED), 0.0, _CONCENTRATED)[..., None]
-        a = np.maximum(mean[..., None] * strength - 1.0, 1e-3)
-        b = np.maximum((1.0 - mean[..., None]) * strength - 1.0, 1e-3)
-        k = np.arange(G + 1)
-        ways = gammaln(G + 1) - gammaln(k + 1) - gammaln(G - k + 1)
-        weight = np.exp(ways + betaln(k + a, G - k + b) - betaln(a, b))
-        given = (k + a) / (G + a + b)
-        own = (weight * (self._won - given * self._total)).sum(axis=-1) * self._unit
-        unbiased = (weight * k * (G - k)).sum(axis=-1) / (G - 1) * self._unit**2
-        return np.asarray(own / unbiased)
+            # 1 / (a + b): 0 for a single rate, infinite for the rates 0 and 1 alone.
+            spread = np.where(variance > 0, variance / np.maximum(mean * (1.0 - mean) - variance, 0.0), 0.0)
+            steps = others[:-1] * np.minimum(spread, _APART)[..., None]
+            right, wrong = (np.log(rate[..., None] + steps) for rate in (mean, 1.0 - mean))
+        ways = gammaln(G) - gammaln(others + 1) - gammaln(G - others)
+        every = np.log1p(steps).sum(axis=-1, keepdims=True)
+        log = ways + _running(right) + _running(wrong)[..., ::-1] - every
+        return np.asarray((np.exp(log) * self._gap).sum(axis=-1))
 
     @silent
     def compare(self, totals: np.ndarray) -> np.ndarray:
@@ -188,6 +188,12 @@ class _Curve:
             rate, variance = np.where(pairs > 0, 0.5, np.nan), np.zeros_like(rate)
         expected = np.where(np.isfinite(observed), self.expected(rate, variance), np.nan)
         return np.stack([rate, observed, expected, observed - expected], axis=-1)
+
+
+def _running(logs: np.ndarray) -> np.ndarray:
+    """Sums of the first 0, 1, … of the last axis."""
+    none = np.zeros((*logs.shape[:-1], 1))
+    return np.concatenate([none, np.cumsum(logs, axis=-1)], axis=-1)
 
 
 class PreparedFactor(NamedTuple):

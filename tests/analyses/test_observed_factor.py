@@ -42,7 +42,7 @@ def factor_of(rows, objective, stated=None):
 def test_at_one_rate_the_expectation_is_the_exact_factor(name, rate) -> None:
     found = _Curve(named(name), 8, np.array([0.0, 1.0])).expected(np.array(rate), np.array(0.0))
     (exact,) = prompt_factors(named(name), 8, [rate])
-    assert float(found) == pytest.approx(exact.factor, rel=1e-3)
+    assert float(found) == pytest.approx(exact.factor, rel=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -65,6 +65,23 @@ def test_over_a_beta_distribution_the_expectation_is_an_integral(name, values, a
     variance = integrate.quad(lambda p: (p - mean) ** 2 * weight(p), 0, 1)[0] / whole
     found = _Curve(objective, 5, np.array(values)).expected(np.array(mean), np.array(variance))
     assert float(found) == pytest.approx(exact, rel=1e-5)
+
+
+@pytest.mark.parametrize(("a", "b"), [(0.3, 1.2), (0.6, 0.2), (1.4, 0.05)])
+@pytest.mark.parametrize("name", ["grpo", "reinforce", "rloo"])
+def test_prompts_that_are_hardly_ever_or_nearly_always_solved_are_expected_by_the_same_integral(
+    name, a, b
+) -> None:
+    # Beta(a, b) under the weights p (1 - p): with a or b below 1 the prompts themselves have no distribution.
+    def factor(p: float) -> float:
+        p = min(max(p, 1e-12), 1 - 1e-12)
+        return reward_factor(named(name), 8, (0.0, 1.0), (1 - p, p)).factor
+
+    ends = {"weight": "alg", "wvar": (a - 1, b - 1), "limit": 200}
+    exact = integrate.quad(factor, 0, 1, **ends)[0] / integrate.quad(lambda p: 1.0, 0, 1, **ends)[0]
+    mean, variance = stats.beta.stats(a, b)
+    found = _Curve(named(name), 8, np.array([0.0, 1.0])).expected(np.array(mean), np.array(variance))
+    assert float(found) == pytest.approx(exact, rel=1e-6)
 
 
 def test_the_observed_factor_is_a_ratio_of_sums_over_groups(tmp_path) -> None:
