@@ -52,7 +52,7 @@ class Clipping(msgspec.Struct, frozen=True):
     share: Estimate | None
     """Clip-zeroed fraction: zeroed / tokens."""
     outside_kept: Estimate | None
-    """Loss tokens outside the band that were not removed."""
+    """Loss tokens outside the band that keep a gradient: not removed, and of an advantage other than 0."""
     by: dict[str, list[Bucket]]
     """Breakdowns: side, sign, length, position, tenth, logp, epoch, update; part counts removed tokens."""
     steps: Trend | None

@@ -34,7 +34,7 @@ class Counts(NamedTuple):
     capped: np.ndarray
     """Removed far above the band where A < 0, by a dual or two-sided clip."""
     kept_outside: np.ndarray | None
-    """Outside the band and not removed; None where there is no band."""
+    """Outside the band and not removed, advantage other than 0; None where there is no band."""
 
 
 class Source(Protocol):

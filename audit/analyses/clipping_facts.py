@@ -72,7 +72,7 @@ class _FromFacts:
         if bounds is not None:
             under, over = self._outside(objective, bounds, ratios / np.maximum(facts["loss_tokens"], 1))
             below = np.minimum(np.where(falls, under, 0.0), zeroed)
-            outside = np.where(use, np.maximum(under + over - zeroed, 0.0), 0.0)
+            outside = np.where(rises | falls, np.maximum(under + over - zeroed, 0.0), 0.0)
         self.counts = Counts(
             use=use,
             lost=int((active & ~use).sum()),

@@ -34,7 +34,8 @@ class Walked:
             rises, falls = gone & (rho > 1.0), gone & (rho <= 1.0)
             counted = [(tokens, mask), (zeroed, gone), (upper, rises), (lower, falls)]
             if bounds is not None:
-                counted.append((kept, mask & ~gone & ((rho < bounds[0]) | (rho > bounds[1]))))
+                pulled = (batch.weights.policy != 0) & ~gone
+                counted.append((kept, pulled & ((rho < bounds[0]) | (rho > bounds[1]))))
             for made, which in counted:
                 made[here] = layout.sum(which.double()).numpy()
             self._add_parts(batch, here, mask.numpy(), gone.numpy())

@@ -167,6 +167,33 @@ def test_counts_of_a_run_are_those_of_a_loop(tmp_path: Path, long_rows: list[dic
     assert not own.first_update.always_one
 
 
+@pytest.mark.parametrize("by_token", [False, True])
+@pytest.mark.parametrize(("name", "low", "high"), [("ppo", 0.8, 1.2), ("gspo", 0.9997, 1.0004)])
+def test_tokens_outside_the_band_without_an_advantage_have_no_gradient_to_keep(
+    tmp_path: Path, name: str, low: float, high: float, by_token: bool
+) -> None:
+    equal = [
+        row | {"prompt_id": "p2", "group_id": "g2", "reward": 1.0, "advantage": 0.0}
+        for row in known_rows()[:2]
+    ]
+    rows = [*known_rows(), *equal]
+    kept = tokens = 0
+    for row in rows:
+        mask, a = row["loss_mask"], row["advantage"]
+        log = [new - old for new, old in zip(row["logp_theta"], row["logp_old"], strict=True)]
+        mean = sum(v for v, m in zip(log, mask, strict=True) if m) / sum(mask)
+        for value, takes_loss in zip(log, mask, strict=True):
+            rho = math.exp(mean if name == "gspo" else value)
+            kept += takes_loss and ((a > 0 and rho < low) or (a < 0 and rho > high))
+            tokens += takes_loss
+    if by_token:
+        rows = [row | {"token_advantage": [row["advantage"]] * 10} for row in rows]
+    found = measured(write(tmp_path / "run", rows, name)).outside_kept
+    assert found is not None
+    assert found.value == pytest.approx(kept / tokens, rel=1e-12)
+    assert kept
+
+
 def test_one_advantage_a_token_is_walked_and_agrees(tmp_path: Path, long_rows: list[dict[str, Any]]) -> None:
     by_response = measured(write(tmp_path / "a", long_rows, "dr_grpo"))
     spread = [row | {"token_advantage": [row["advantage"]] * row["length"]} for row in long_rows]
