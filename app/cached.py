@@ -73,7 +73,7 @@ def open_key(root: str, key: Key) -> Run:
     return open_listed(Path(root), key[0]) if run is None else run
 
 
-@st.cache_data(max_entries=512, show_spinner="Reading the log…")
+@st.cache_data(max_entries=512, show_spinner=False)
 def _analysis(root: str, key: Key, kind: str, options: tuple[Any, ...]) -> Any:
     try:
         return _ANALYSES[kind](open_key(root, key), **dict(options))
@@ -121,7 +121,7 @@ def known_of(root: str, key: Key) -> Known:
     return known(open_key(root, key))
 
 
-@st.cache_data(max_entries=64, show_spinner="Comparing the runs…")
+@st.cache_data(max_entries=64, show_spinner=False)
 def _explained(root: str, a: Key, b: Key) -> Any:
     try:
         return explain_known(known_of(root, a), known_of(root, b))

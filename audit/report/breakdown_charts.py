@@ -18,6 +18,7 @@ from audit.analyses.zero_groups import GroupBreakdown
 from audit.report.charts import Chart, nothing_to_draw
 from audit.report.format import visible
 from audit.report.policy_charts import clipping_chart, kl_chart, mismatch_chart
+from audit.report.tooltips import told
 from audit.stats import Estimate
 
 _WIDTH, _HEIGHT = 420, 260
@@ -73,7 +74,7 @@ def factors_and_shares(result: PromptBreakdown) -> alt.HConcatChart:
             x=alt.X("x:Q", title="share of prompts, lightest first", axis=alt.Axis(format="%")),
             y=alt.Y("y:Q", title="share of the gradient", axis=alt.Axis(format="%")),
             color=alt.Color("series:N", title=None, sort=None),
-            tooltip=["series:N", "x:Q", "y:Q"],
+            tooltip=told("series:N", "x:Q", "y:Q"),
         )
     )
     if not lines and not factors:
@@ -113,7 +114,7 @@ def _points(rows: Points, x: str, y: str, *, percent: bool = False) -> alt.Layer
         color=alt.Color("series:N", title=None, sort=None),
     )
     axis = alt.Axis(format="%") if percent else alt.Axis()
-    tooltip = ["series:N", "x:O", "value:Q", "low:Q", "high:Q"]
+    tooltip = told("series:N", "x:O", "value:Q", "low:Q", "high:Q")
     points = base.mark_point(filled=True).encode(y=alt.Y("value:Q", title=y, axis=axis), tooltip=tooltip)
     return alt.layer(base.mark_rule().encode(y="low:Q", y2="high:Q"), points)
 

@@ -10,6 +10,7 @@ import altair as alt
 import polars as pl
 
 from audit.errors import AuditError
+from audit.report.tooltips import told
 
 Chart: TypeAlias = alt.Chart | alt.LayerChart | alt.HConcatChart | alt.VConcatChart
 _RATE = alt.X("rate:Q", title="success rate p", scale=alt.Scale(domain=[0, 1]))
@@ -49,7 +50,7 @@ def batch_chart(frame: pl.DataFrame) -> alt.Chart:
             y=alt.Y("value:Q", title="share of the pull", axis=alt.Axis(format="%")),
             xOffset=alt.XOffset("curve:N", sort=None),
             color=alt.Color("curve:N", title=None, sort=None),
-            tooltip=["curve:N", "rate:O", "value:Q"],
+            tooltip=told("curve:N", "rate:O", "value:Q"),
         )
     )
 
@@ -88,6 +89,6 @@ def _curves(frame: pl.DataFrame, title: str, *, percent: bool = False) -> alt.Ch
             x=_RATE,
             y=alt.Y("value:Q", title=title, axis=axis),
             color=alt.Color("curve:N", title=None, sort=None),
-            tooltip=["curve:N", "rate:Q", "value:Q"],
+            tooltip=told("curve:N", "rate:Q", "value:Q"),
         )
     )

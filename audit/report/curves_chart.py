@@ -10,6 +10,7 @@ import polars as pl
 from audit.analyses.metric_curves import Curve
 from audit.report.charts import nothing_to_draw
 from audit.report.format import visible
+from audit.report.tooltips import told
 
 HEIGHT = 200
 PADDING = {"left": 0, "right": 5, "top": 5, "bottom": 5}
@@ -73,12 +74,12 @@ def curve_chart(
     line = base.mark_line(strokeWidth=2).encode(y=y)
     point = base.mark_point(filled=True, size=60, opacity=0.001).encode(
         y=y,
-        tooltip=[
+        tooltip=told(
             alt.Tooltip("run:N"),
             alt.Tooltip("steps:N"),
             *(alt.Tooltip(f"{name}:Q", format=".3~g") for name in ("value", "low", "high")),
             alt.Tooltip("n:Q", format=","),
-        ],
+        ),
     )
     layers = [band, line, point]
     if parted is not None:

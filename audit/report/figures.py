@@ -9,6 +9,7 @@ import altair as alt
 
 from audit.report.charts import save_chart
 from audit.report.figures_theme import Theme, themed
+from audit.report.tooltips import told
 
 if TYPE_CHECKING:
     import polars as pl
@@ -40,7 +41,7 @@ def silence_panel(curves: pl.DataFrame, prompts: pl.DataFrame, theme: Theme) -> 
     points = (
         alt.Chart(prompts)
         .mark_point(size=46, filled=True, opacity=1.0, stroke=theme.ground, strokeWidth=1.0)
-        .encode(x=_RATE, y=y, color=colour, tooltip=["curve:N", "rate:Q", "value:Q"])
+        .encode(x=_RATE, y=y, color=colour, tooltip=told("curve:N", "rate:Q", "value:Q"))
     )
     return _panel(lines + points, "No variation, no signal", "p^G + (1 − p)^G; points: the testbed's prompts")
 
@@ -67,7 +68,7 @@ def factor_panel(curves: pl.DataFrame, points: pl.DataFrame, theme: Theme) -> al
     dots = (
         alt.Chart(points)
         .mark_point(size=46, filled=True, opacity=1.0, stroke=theme.ground, strokeWidth=1.0)
-        .encode(x=_RATE, y=y, color=colour, tooltip=["curve:N", "rate:Q", "value:Q", "low:Q", "high:Q"])
+        .encode(x=_RATE, y=y, color=colour, tooltip=told("curve:N", "rate:Q", "value:Q", "low:Q", "high:Q"))
     )
     subtitle = "lines: exact, G = 8; points: sampled groups, 95 %"
     return _panel(lines + whiskers + dots, "The std reweights prompts", subtitle)

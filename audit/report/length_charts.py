@@ -8,6 +8,7 @@ import polars as pl
 from audit.analyses.length import LengthBias
 from audit.analyses.length_rows import SIDES
 from audit.report.length_words import alike, measured_on
+from audit.report.tooltips import told
 
 _WIDTH = 420
 
@@ -40,7 +41,7 @@ def push_chart(bias: LengthBias) -> alt.LayerChart:
     colour = alt.Color("side:N", title=None, sort=None)
     base = alt.Chart(frame, width=_WIDTH).encode(y=y, color=colour, yOffset=alt.YOffset("side:N", sort=None))
     whiskers = base.mark_rule().encode(x=alt.X("low:Q", title=title), x2="high:Q")
-    tooltip = ["objective:N", "side:N", "value:Q", "low:Q", "high:Q", "n:Q"]
+    tooltip = told("objective:N", "side:N", "value:Q", "low:Q", "high:Q", "n:Q")
     points = base.mark_point(filled=True, size=40, opacity=1.0).encode(
         x=alt.X("value:Q", title=title), tooltip=tooltip
     )
@@ -74,7 +75,7 @@ def drift_chart(bias: LengthBias) -> alt.FacetChart:
         .encode(
             x=alt.X("step:Q", title="step"),
             y=alt.Y("value:Q", title=None),
-            tooltip=["side:N", "curve:N", "step:Q", "value:Q"],
+            tooltip=told("side:N", "curve:N", "step:Q", "value:Q"),
         )
         .facet(
             row=alt.Row("curve:N", title=None, sort=None), column=alt.Column("side:N", title=None, sort=None)

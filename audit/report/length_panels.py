@@ -12,6 +12,7 @@ from audit.report.colours import CORRECT, WRONG
 from audit.report.curves_chart import PADDING
 from audit.report.length_charts import drift_frame, push_frame
 from audit.report.panels import layered, series_legend, share_axis, steps_axis
+from audit.report.tooltips import told
 
 HEIGHT = 260
 COLOURS = {"correct": CORRECT, "wrong": WRONG}
@@ -46,7 +47,7 @@ def course_panel(bias: LengthBias, curve: str, value: str) -> alt.LayerChart:
             x=steps_axis(),
             y=alt.Y("value:Q", title=value, axis=share_axis(percent=False)),
             color=side_colour(),
-            tooltip=["side:N", "step:Q", "value:Q"],
+            tooltip=told("side:N", "step:Q", "value:Q"),
         )
     )
     return layered(zero.encode(y="zero:Q"), lines)
@@ -73,7 +74,7 @@ def pushes_panel(bias: LengthBias) -> alt.LayerChart:
     ends = base.mark_rule(strokeWidth=1.5).encode(x=alt.X("low:Q", title=title), x2="high:Q")
     points = base.mark_point(filled=True, size=45, opacity=1).encode(
         x=alt.X("value:Q", title=title),
-        tooltip=["objective:N", "side:N", "value:Q", "low:Q", "high:Q", "n:Q"],
+        tooltip=told("objective:N", "side:N", "value:Q", "low:Q", "high:Q", "n:Q"),
     )
     zero = alt.Chart(pl.DataFrame({"zero": [0.0]})).mark_rule(strokeDash=[4, 4], color="grey")
     return layered(zero.encode(x="zero:Q"), ends, points)
@@ -123,6 +124,6 @@ def ecdf_panel(result: LengthDistributions, side: Side) -> alt.Chart:
                 scale=alt.Scale(domain=thirds, range=[_THIRDS[third][1] for third in thirds]),
                 legend=None,
             ),
-            tooltip=["third:N", "steps:N", "length:Q", alt.Tooltip("level:Q", format=".1%"), "n:Q"],
+            tooltip=told("third:N", "steps:N", "length:Q", alt.Tooltip("level:Q", format=".1%"), "n:Q"),
         )
     )

@@ -11,6 +11,7 @@ from audit.analyses.distances import DistanceMatrix
 from audit.report.charts import nothing_to_draw
 from audit.report.curves_chart import PADDING
 from audit.report.format import estimate, number, visible
+from audit.report.tooltips import told
 
 _CELL = 34
 NUMBERS = 20
@@ -67,12 +68,12 @@ def matrix_chart(
             axis=alt.Axis(labelAngle=-45, labelLimit=120, labelOverlap=False, ticks=False),
         ),
         y=alt.Y("a:N", title=None, sort=listed, axis=axis),
-        tooltip=[
+        tooltip=told(
             "a:N",
             "b:N",
             alt.Tooltip("shown:N", title=f"{matrix.measure}, 95 %"),
             alt.Tooltip("n:Q", format=","),
-        ],
+        ),
     )
     scale = alt.Scale(scheme="blues", domain=[0, most or 1.0])
     cells = base.mark_rect(stroke="#88888844").encode(

@@ -12,6 +12,7 @@ from audit.report.charts import nothing_to_draw
 from audit.report.curves_chart import PADDING, y_domain
 from audit.report.format import visible
 from audit.report.policy_charts import bucket_frame
+from audit.report.tooltips import told
 
 HEIGHT = 220
 GREY = "#8A8F98"
@@ -42,7 +43,7 @@ def trend_panel(
     )
     line = base.mark_line(strokeWidth=2, color=colour).encode(y=y)
     points = base.mark_point(filled=True, size=35, color=colour, opacity=1).encode(
-        y=y, tooltip=["name:N", "value:Q", "low:Q", "high:Q", "n:Q"]
+        y=y, tooltip=told("name:N", "value:Q", "low:Q", "high:Q", "n:Q")
     )
     return layered(band, line, points)
 
@@ -83,7 +84,7 @@ def parts_panel(
     )
     points = base.mark_point(filled=True, size=55, color=colour, opacity=1).encode(
         x=alt.X("value:Q", title=value, axis=share_axis(percent), scale=alt.Scale(zero=True)),
-        tooltip=["name:N", "value:Q", "low:Q", "high:Q", "n:Q"],
+        tooltip=told("name:N", "value:Q", "low:Q", "high:Q", "n:Q"),
     )
     if whole is None:
         return layered(ends, points)

@@ -14,6 +14,7 @@ from audit.analyses.mismatch import Mismatch
 from audit.report.charts import nothing_to_draw
 from audit.report.text import clipping as clipping_text
 from audit.report.text import mismatch as mismatch_text
+from audit.report.tooltips import told
 
 _WIDTH, _HEIGHT = 420, 200
 
@@ -66,7 +67,7 @@ def buckets_chart(
     points = chart.mark_point(filled=True, size=40).encode(
         x=x,
         y=alt.Y("value:Q", title=value, axis=axis),
-        tooltip=["name:N", "value:Q", "low:Q", "high:Q", "n:Q"],
+        tooltip=told("name:N", "value:Q", "low:Q", "high:Q", "n:Q"),
     )
     return alt.layer(bars, points)
 

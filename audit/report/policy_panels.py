@@ -22,6 +22,7 @@ from audit.report.panels import (
     steps_axis,
 )
 from audit.report.policy_charts import bucket_frame
+from audit.report.tooltips import told
 
 
 def epsilon_panel(result: ClipCurve, colour: str) -> alt.LayerChart:
@@ -54,7 +55,7 @@ def epsilon_panel(result: ClipCurve, colour: str) -> alt.LayerChart:
     band = base.mark_area(opacity=0.18, color=colour).encode(y=alt.Y("low:Q", title=title), y2="high:Q")
     line = base.mark_line(
         color=colour, strokeWidth=2, point=alt.OverlayMarkDef(size=45, filled=True, color=colour)
-    ).encode(y=y, tooltip=["epsilon:Q", "value:Q", "low:Q", "high:Q", "n:Q"])
+    ).encode(y=y, tooltip=told("epsilon:Q", "value:Q", "low:Q", "high:Q", "n:Q"))
     own = {
         name: at
         for name, at in (("epsilon_low", result.own_low), ("epsilon_high", result.own_high))
@@ -66,7 +67,9 @@ def epsilon_panel(result: ClipCurve, colour: str) -> alt.LayerChart:
         )
     )
     return layered(
-        band, line, rules.mark_rule(strokeDash=[4, 4], color=GREY).encode(x=x, tooltip=["of:N", "epsilon:Q"])
+        band,
+        line,
+        rules.mark_rule(strokeDash=[4, 4], color=GREY).encode(x=x, tooltip=told("of:N", "epsilon:Q")),
     )
 
 
@@ -108,7 +111,7 @@ def kl_panel(
     )
     line = base.mark_line(strokeWidth=2, point=alt.OverlayMarkDef(size=35, filled=True)).encode(
         y=alt.Y("value:Q", title=title, axis=share_axis(percent=False), scale=scale),
-        tooltip=["series:N", "name:N", "value:Q", "low:Q", "high:Q", "n:Q"],
+        tooltip=told("series:N", "name:N", "value:Q", "low:Q", "high:Q", "n:Q"),
     )
     return layered(band, line)
 
@@ -130,7 +133,7 @@ def beta_panel(by_rate: Sequence[EffectiveBeta], colour: str, coefficient: float
     line = (
         alt.Chart(frame, height=HEIGHT)
         .mark_line(color=colour, strokeWidth=2, point=alt.OverlayMarkDef(size=35, filled=True, color=colour))
-        .encode(x=x, y=y, tooltip=["rate:Q", "value:Q"])
+        .encode(x=x, y=y, tooltip=told("rate:Q", "value:Q"))
     )
     if coefficient is None:
         return layered(line)

@@ -15,6 +15,7 @@ from audit.report.charts import nothing_to_draw
 from audit.report.colours import PALETTE
 from audit.report.format import visible
 from audit.report.panels import GREY, layered, series_legend, share_axis, steps_axis
+from audit.report.tooltips import told
 from audit.stats import Estimate
 
 HEIGHT = 270
@@ -55,7 +56,7 @@ def zero_panel(result: GroupBreakdown, colour: str) -> alt.LayerChart:
             legend=series_legend(),
             scale=alt.Scale(domain=held, range=[_DASHES[name] for name in held]),
         ),
-        tooltip=["series:N", "steps:N", "value:Q", "low:Q", "high:Q", "n:Q"],
+        tooltip=told("series:N", "steps:N", "value:Q", "low:Q", "high:Q", "n:Q"),
     )
     return layered(band, line)
 
@@ -87,7 +88,7 @@ def sizes_panel(result: GroupBreakdown, colour: str) -> alt.LayerChart:
     points = base.mark_point(filled=True, size=60, opacity=1).encode(
         y=alt.Y("value:Q", title=title, axis=share_axis(percent=True)),
         color=alt.condition("datum.own", alt.value(colour), alt.value(GREY)),
-        tooltip=["size:O", "value:Q", "low:Q", "high:Q", "n:Q"],
+        tooltip=told("size:O", "value:Q", "low:Q", "high:Q", "n:Q"),
     )
     return layered(ends, points)
 
@@ -151,7 +152,7 @@ def factor_panel(
     curve = (
         alt.Chart(lines, height=HEIGHT)
         .mark_line(strokeWidth=2)
-        .encode(x=x, y=y, color=colour, tooltip=["objective:N", "rate:Q", "value:Q"])
+        .encode(x=x, y=y, color=colour, tooltip=told("objective:N", "rate:Q", "value:Q"))
     )
     ends = alt.Chart(points).mark_rule().encode(x=x, y=alt.Y("low:Q", title=title), y2="high:Q", color=colour)
     dots = (
@@ -161,7 +162,7 @@ def factor_panel(
             x=x,
             y=y,
             color=colour,
-            tooltip=["objective:N", "bin:N", "rate:Q", "value:Q", "low:Q", "high:Q", "expected:Q", "n:Q"],
+            tooltip=told("objective:N", "bin:N", "rate:Q", "value:Q", "low:Q", "high:Q", "expected:Q", "n:Q"),
         )
     )
     return layered(unbiased.encode(y=y), curve, ends, dots)
@@ -193,7 +194,7 @@ def lorenz_panel(result: PromptBreakdown, colours: Mapping[str, str]) -> alt.Lay
             x=x,
             y=y,
             color=_objectives({**colours, SAMPLES: GREY}),
-            tooltip=["objective:N", alt.Tooltip("x:Q", format=".0%"), alt.Tooltip("y:Q", format=".1%")],
+            tooltip=told("objective:N", alt.Tooltip("x:Q", format=".0%"), alt.Tooltip("y:Q", format=".1%")),
         )
     )
     even = alt.Chart(pl.DataFrame({"x": [0.0, 1.0], "y": [0.0, 1.0]})).mark_line(
@@ -227,7 +228,7 @@ def course_panel(course: PromptCourse, colour: str) -> alt.LayerChart:
     ends = base.mark_rule(color=colour, opacity=0.5).encode(y=alt.Y("low:Q", title=title), y2="high:Q")
     line = base.mark_line(
         color=colour, strokeWidth=2, point=alt.OverlayMarkDef(size=45, filled=True, color=colour)
-    ).encode(y=y, tooltip=["step:Q", "value:Q", "low:Q", "high:Q", "n:Q"])
+    ).encode(y=y, tooltip=told("step:Q", "value:Q", "low:Q", "high:Q", "n:Q"))
     return layered(ends, line)
 
 

@@ -11,6 +11,7 @@ from audit.analyses.weight_shifts import Shift
 from audit.report.charts import nothing_to_draw
 from audit.report.curves_chart import PADDING, run_colour
 from audit.report.format import percent, percent_estimate, visible
+from audit.report.tooltips import told
 
 _HEIGHT = 240
 _PERCENT = " %"
@@ -75,7 +76,7 @@ def shift_chart(
         xOffset=alt.XOffset("run:N", sort=[visible(run) for run in runs]),
     )
     y = alt.Y("value:Q", title="share of the weight", axis=alt.Axis(format="%"))
-    tooltip = [
+    tooltip = told(
         alt.Tooltip("part:N", title=title),
         alt.Tooltip("run:N", title="objective of"),
         alt.Tooltip("value:Q", title="share", format=".1%"),
@@ -84,7 +85,7 @@ def shift_chart(
         alt.Tooltip("moved:N", title="B − A"),
         alt.Tooltip("responses:N", title="share of the responses"),
         alt.Tooltip("n:Q", format=","),
-    ]
+    )
     bars = base.mark_bar(cornerRadiusEnd=2).encode(y=y, color=run_colour(runs, colours), tooltip=tooltip)
     whiskers = base.mark_rule(strokeWidth=1.5, color="#888888").encode(
         y=alt.Y("low:Q", title="share of the weight"), y2="high:Q"

@@ -11,6 +11,7 @@ import polars as pl
 from audit.analyses.one_step import OneStep
 from audit.analyses.step_parts import StepPart
 from audit.report.charts import nothing_to_draw
+from audit.report.tooltips import told
 from audit.stats import Estimate
 
 OWN, OTHER = "the run's own", "what if"
@@ -90,7 +91,7 @@ def parts_chart(
     bars = base.mark_bar().encode(
         y=alt.Y("value:Q", title=title, axis=axis),
         color=_colours(colour, own),
-        tooltip=["part:N", "objective:N", "value:Q", "low:Q", "high:Q", "n:Q", "change:N"],
+        tooltip=told("part:N", "objective:N", "value:Q", "low:Q", "high:Q", "n:Q", "change:N"),
     )
     ends = base.mark_rule(color="grey").encode(y=alt.Y("low:Q", title=title), y2="high:Q")
     return alt.layer(bars, ends)
@@ -124,7 +125,7 @@ def betas_chart(result: OneStep, colour: str, *, own: str = OWN) -> alt.Chart:
             strokeDash=alt.StrokeDash(
                 "objective:N", title=None, sort=[own, OTHER], legend=alt.Legend(orient="top")
             ),
-            tooltip=["objective:N", "rate:Q", "value:Q"],
+            tooltip=told("objective:N", "rate:Q", "value:Q"),
         )
     )
 

@@ -10,6 +10,7 @@ from audit.analyses.timeline import Course, Timeline
 from audit.report.charts import nothing_to_draw
 from audit.report.curves_chart import PADDING, span
 from audit.report.format import decimals_for, interval
+from audit.report.tooltips import told
 from audit.stats import Estimate
 
 _GREY = "#888888"
@@ -54,13 +55,13 @@ def parting_chart(timeline: Timeline) -> alt.LayerChart:
         axis=alt.Axis(labelLimit=200, labelOverlap=False, ticks=False, domain=False),
     )
     x = alt.X("first:Q", title="step", scale=alt.Scale(zero=False, nice=False))
-    tooltip = [
+    tooltip = told(
         alt.Tooltip("metric:N"),
         alt.Tooltip("state:N"),
         alt.Tooltip("at:N", title="steps"),
         alt.Tooltip("moved:N", title="gap moved by, 95 %"),
         alt.Tooltip("p:Q", title="p, corrected", format=".2~g"),
-    ]
+    )
     base = alt.Chart(frame).encode(y=y, tooltip=tooltip)
     whole = base.mark_bar(height=6, color=_GREY, opacity=0.3, cornerRadius=3).encode(x=x, x2="last:Q")
     apart = (
@@ -123,12 +124,12 @@ def moved_chart(course: Course) -> alt.LayerChart:
     line = base.mark_line(color=_PARTED).encode(y=alt.Y("moved:Q", title=title, axis=axis))
     points = base.mark_point(filled=True, color=_PARTED, size=30).encode(
         y="moved:Q",
-        tooltip=[
+        tooltip=told(
             "steps:N",
             alt.Tooltip("shown:N", title="gap moved by, 95 %"),
             alt.Tooltip("p:Q", title="p, corrected", format=".2~g"),
             alt.Tooltip("n:N", title="n, A / B"),
-        ],
+        ),
     )
     zero = alt.Chart(pl.DataFrame({"moved": [0.0]})).mark_rule(strokeDash=[4, 4], color=_GREY)
     return alt.layer(zero.encode(y="moved:Q"), band, line, points).properties(height=110, padding=PADDING)

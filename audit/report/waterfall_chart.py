@@ -9,6 +9,7 @@ from audit.analyses.effect import ObjectiveEffect
 from audit.report.charts import nothing_to_draw
 from audit.report.curves_chart import PADDING
 from audit.report.format import estimate, number, percent, percent_estimate
+from audit.report.tooltips import told
 
 WHOLE = "all of them"
 _PART, _BACK, _WHOLE = "#64748B", "#B4A5A0", "#A3A3A3"
@@ -89,7 +90,7 @@ def waterfall_chart(effect: ObjectiveEffect) -> alt.LayerChart:
             sort=names,
             axis=alt.Axis(labelLimit=180, labelOverlap=False, ticks=False, domain=False),
         ),
-        tooltip=["part:N", "change:N", "distance:N", "share:N", alt.Tooltip("n:Q", format=",")],
+        tooltip=told("part:N", "change:N", "distance:N", "share:N", alt.Tooltip("n:Q", format=",")),
     )
     bars = base.mark_bar(height=18, cornerRadius=2).encode(
         x=alt.X(
