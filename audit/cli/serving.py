@@ -148,6 +148,7 @@ def server_options(serving: Serving) -> list[str]:
         # The server's own fonts: a config.toml may name some that are fetched from elsewhere.
         "theme.font": "sans-serif",
         "theme.headingFont": "sans-serif",
+        "theme.headingFontSizes": ["2rem"],
         "theme.codeFont": "monospace",
         # Red is for what is wrong.
         # Captions are this text at six tenths: from the usual grey they are too pale to read.
