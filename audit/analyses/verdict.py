@@ -150,6 +150,11 @@ def _cause_of(part: PartEffect, whole: ObjectiveEffect, confidence: float) -> Ca
             summary,
             evidence,
         )
+    if _turns(whole) and abs(part.share.value or 0.0) >= SMALL_SHARE:
+        low, high = part.share.low or 0.0, part.share.high or 0.0
+        summary = f"{part.part} ({part.change}) multiplies the weights by {factor:.3g}; its share of the "
+        summary += f"difference in direction, {part.share.value:.0%} [{low:.0%}, {high:.0%}], may be nothing."
+        return Cause(cause_id, None, None, None, confidence, summary, evidence)
     summary = f"{part.part} ({part.change}) keeps the direction and multiplies the weights by {factor:.3g}"
     summary += ": the same as another learning rate, and nothing to an optimiser that normalises it away."
     return Cause(cause_id, 0.0, None, None, confidence, summary, evidence)
