@@ -10,9 +10,12 @@ from pathlib import Path
 
 from audit.logs.cache_place import claim
 
+LARGEST = 2**28
+"""Bytes of a file that is read: an index of a million files is smaller, and is larger than any other."""
+
 
 def read_cached(file: Path) -> bytes | None:
-    """Return the bytes of a file of a cache; None where there is no regular file to read.
+    """Return the bytes of a file of a cache; None where there is none, or one larger than any of ours.
 
     The name comes from a folder that anybody may have made: opening a pipe would wait for its writer.
     """
@@ -22,7 +25,8 @@ def read_cached(file: Path) -> bytes | None:
         return None
     with contextlib.suppress(OSError), os.fdopen(descriptor, "rb") as opened:
         if stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return opened.read()
+            content = opened.read(LARGEST + 1)
+            return content if len(content) <= LARGEST else None
     return None
 
 

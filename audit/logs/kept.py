@@ -80,7 +80,7 @@ def _read(file: Path, key: str, type_: type[Result]) -> Result | None:
     try:
         held = msgspec.msgpack.decode(content, type=_Kept)
         return msgspec.msgpack.decode(held.result, type=type_) if held.key == key else None
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
 
 

@@ -12,6 +12,7 @@ import pytest
 from synthetic import rollouts, write
 
 import audit
+from audit.logs import cache_files
 from audit.logs import kept as module
 from audit.logs.cache_files import read_cached, write_cached
 from audit.logs.kept import kept
@@ -91,13 +92,21 @@ def _another_result(folder: Path) -> None:
     file.write_bytes(msgspec.msgpack.encode({**held, "result": {"rows": "many"}}))
 
 
+def _nested(folder: Path) -> None:
+    file = folder / ".rlaudit" / "count.v1.msgpack"
+    file.write_bytes(b"\x82\xa3key\xa0\xa6result" + b"\x91" * 100_000 + b"\xc0")
+
+
 def _a_pipe(folder: Path) -> None:
     file = folder / ".rlaudit" / "count.v1.msgpack"
     file.unlink()
     os.mkfifo(file)
 
 
-@pytest.mark.parametrize("change", [_touched, _one_more, _declared, _damaged, _another_result, _a_pipe])
+@pytest.mark.parametrize(
+    "change",
+    [_touched, _one_more, _declared, _damaged, _another_result, _nested, _a_pipe],
+)
 def test_it_is_made_again_when_something_changed(folder: Path, change) -> None:
     make = Counter()
     kept(audit.open_run(folder), "count", Count, make)
@@ -154,3 +163,11 @@ def test_files_of_a_cache_are_whole_or_absent(tmp_path: Path) -> None:
     assert read_cached(file) is None
     assert not write_cached(file, b"", tmp_path)
     assert [each.name for each in file.parent.iterdir() if each.suffix == ".tmp"] == []
+
+
+def test_a_file_larger_than_any_of_ours_is_not_read(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(cache_files, "LARGEST", 5)
+    (tmp_path / "five").write_bytes(b"12345")
+    (tmp_path / "six").write_bytes(b"123456")
+    assert read_cached(tmp_path / "five") == b"12345"
+    assert read_cached(tmp_path / "six") is None
