@@ -115,12 +115,16 @@ def is_run_directory(folder: Path) -> bool:
 
 def _entry(folder: Path) -> RunEntry | None:
     try:
-        if is_run_directory(folder):
-            run: Run | None = open_run(folder)
-        else:
-            run = _open_foreign(folder, listing=True) or _open_loose(folder)
+        with readable(folder):
+            if is_run_directory(folder):
+                run: Run | None = open_run(folder)
+            else:
+                run = _open_foreign(folder, listing=True) or _open_loose(folder)
     except AuditError as error:
         return RunEntry(folder, name_of(folder), error=error)
+    except OSError as error:
+        # Removed meanwhile, or not ours to read: the other runs are listed all the same.
+        return RunEntry(folder, name_of(folder), error=BadLog(f"{folder}: {error.strerror or error}."))
     return None if run is None else RunEntry(folder, run.run_id, run=run)
 
 

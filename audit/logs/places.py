@@ -151,17 +151,21 @@ def open_binary(path: Path) -> Any:
 
 @contextmanager
 def readable(path: Path) -> Iterator[None]:
-    """Turn what a storage client raises into one clear error; local errors pass as they are.
+    """Turn what a storage client raises into one clear error; local errors of the system pass as they are.
 
     Raises
     ------
     BadLog
-        The storage cannot be reached, refuses, or does not have what was asked for.
+        The storage cannot be reached, refuses, or does not have what was asked for. Or a name is no UTF-8,
+        which Arrow and DuckDB cannot open.
     """
     try:
         yield
     except AuditError:
         raise
+    except UnicodeEncodeError as error:
+        msg = f"{error.object}: a name that is not valid UTF-8 cannot be read. Rename it."
+        raise BadLog(msg) from None
     except Exception as error:
         if not is_remote(path):
             raise

@@ -11,7 +11,7 @@ import pytest
 from log_samples import columns, write
 
 from audit.errors import AuditError, BadLog, BadManifest, MissingColumn, UnknownName
-from audit.logs import Manifest, Run, find_runs, open_run
+from audit.logs import Manifest, Run, catalogue, find_runs, open_run
 from audit.logs.catalogue import FOREIGN_OPENERS
 
 
@@ -346,6 +346,33 @@ def test_find_runs_on_a_run_and_on_nothing(tmp_path):
     assert [e.run_id for e in find_runs(tmp_path / "r" / "rollouts")] == ["rollouts"]
     with pytest.raises(BadLog, match="not a directory"):
         find_runs(tmp_path / "nothing")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such names")
+def test_a_name_that_is_no_utf_8_is_one_run_that_cannot_be_read(tmp_path):
+    write(tmp_path / "a" / "rollouts" / "a.parquet")
+    write(tmp_path / "b" / "rollouts" / "a.parquet")
+    bad = tmp_path / os.fsdecode(b"r\xff")
+    os.rename(tmp_path / "b", bad)
+    entries = find_runs(tmp_path)
+    assert [entry.error is None for entry in entries] == [True, False]
+    with pytest.raises(BadLog, match="not valid UTF-8"):
+        open_run(bad)
+
+
+def test_a_folder_that_vanishes_while_it_is_looked_at_leaves_the_others(tmp_path, monkeypatch):
+    for name in ("a", "b"):
+        write(tmp_path / name / "rollouts" / "a.parquet")
+
+    def opened(path):
+        if path.name == "a":
+            raise FileNotFoundError(2, os.strerror(2), str(path))
+        return open_run(path)
+
+    monkeypatch.setattr(catalogue, "open_run", opened)
+    gone, there = find_runs(tmp_path)
+    assert str(gone.error) == f"{tmp_path / 'a'}: {os.strerror(2)}."
+    assert there.run is not None
 
 
 def test_opening_logs_stays_light():
