@@ -15,6 +15,8 @@ from audit.logs.sql_process import SPARE, RunningQuery
 
 AT_ONCE = 2
 """Queries of all users that run at the same time; the others wait for their turn."""
+SIZE = 50_000_000
+"""Bytes of the rows of one query; a session keeps them as long as it is open."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ def _pool() -> ThreadPoolExecutor:
 
 def ask(run: Run, sql: str, rows: int, key: tuple[Any, ...]) -> Asked:
     """Send a query off; every check is made where it runs."""
-    query = RunningQuery(run, sql, rows=rows)
+    query = RunningQuery(run, sql, rows=rows, size=SIZE)
 
     def answer() -> Any:
         try:

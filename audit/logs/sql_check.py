@@ -45,9 +45,7 @@ def check_select(connection: duckdb.DuckDBPyConnection, sql: str) -> None:
     """
     import duckdb
 
-    if len(sql) > _LONGEST:
-        msg = f"the query has {len(sql):,} characters; at most {_LONGEST:,}."
-        raise AuditError(msg)
+    check_text(sql)
     try:
         statements = connection.extract_statements(sql)
     except duckdb.Error as error:
@@ -68,6 +66,23 @@ def check_select(connection: duckdb.DuckDBPyConnection, sql: str) -> None:
         raise AuditError(name)
 
 
+def check_text(sql: str) -> None:
+    """Refuse what is too long to be a query of a person, or no text.
+
+    Raises
+    ------
+    AuditError
+    """
+    if len(sql) > _LONGEST:
+        msg = f"the query has {len(sql):,} characters; at most {_LONGEST:,}."
+        raise AuditError(msg)
+    try:
+        sql.encode()
+    except UnicodeEncodeError as error:
+        msg = f"the query is no UTF-8 text: character {error.start + 1:,} is {sql[error.start]!r}."
+        raise AuditError(msg) from None
+
+
 def _tree(connection: duckdb.DuckDBPyConnection, sql: str) -> Any:
     import duckdb
 
@@ -75,7 +90,11 @@ def _tree(connection: duckdb.DuckDBPyConnection, sql: str) -> Any:
         row = connection.execute("SELECT json_serialize_sql(?)", [sql]).fetchone()
     except duckdb.Error as error:
         raise AuditError(first_lines(error)) from None
-    tree = json.loads(row[0]) if row else {}
+    try:
+        tree = json.loads(row[0]) if row else {}
+    except RecursionError:
+        msg = "the query is nested too deeply to be checked, and is not run."
+        raise AuditError(msg) from None
     if tree.get("error", True):
         msg = f"the query cannot be checked, and is not run: {tree.get('error_message', 'no parse tree')}"
         raise AuditError(msg)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from audit import counted
 from audit.errors import AuditError
 from audit.logs.catalogue import open_run
 from audit.logs.locked_sql import query
@@ -32,11 +33,13 @@ FAREWELL = 3
 class Request(msgspec.Struct, frozen=True):
     """What is asked."""
 
-    place: str
-    """Where the files of the run are."""
+    place: bytes
+    """Where the files of the run are; a path of this machine may be no text."""
     sql: str
     rows: int
     seconds: float
+    size: int | None
+    """Most bytes of the answer."""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -60,18 +63,31 @@ def main() -> None:
     _bound_memory(MEMORY)
     # DuckDB does not look at its interrupts within one step, such as to make one long list.
     _end_after(asked.seconds + GRACE)
-    sys.stdout.buffer.write(msgspec.msgpack.encode(_answer(asked)))
+    sys.stdout.buffer.write(_answer(asked))
     sys.stdout.buffer.flush()
 
 
-def _answer(asked: Request) -> Answer:
+def _answer(asked: Request) -> bytes:
     try:
-        run = open_run(Path(to_place(asked.place)))
-        return Answer(query(run, asked.sql, rows=asked.rows, seconds=asked.seconds))
+        run = open_run(Path(to_place(os.fsdecode(asked.place))))
+        found = query(run, asked.sql, rows=asked.rows, seconds=asked.seconds)
+        answer = msgspec.msgpack.encode(Answer(found))
+        if asked.size is None or len(answer) <= asked.size:
+            return answer
+        said = (
+            f"the answer has {counted.plural(found.n, 'row')} of together {len(answer) / 1e6:,.3g} MB, and "
+            f"at most {asked.size / 1e6:,.3g} MB are shown here. Ask for fewer columns or rows, or for the "
+            "beginning of a text: substr(response, 1, 100)."
+        )
     except AuditError as error:
-        return Answer(error=str(error))
+        said = str(error)
     except MemoryError:
-        return Answer(error=f"the query needs more than {MEMORY / 2**30:.0f} GB of memory, and was stopped.")
+        said = f"the query needs more than {MEMORY / 2**30:.0f} GB of memory, and was stopped."
+    except Exception as error:
+        # The end of this process: there is nobody else to say what happened.
+        said = f"the query failed: {type(error).__name__}: {error}"
+    # It may name a path that is no text.
+    return msgspec.msgpack.encode(Answer(error=said.encode("utf-8", "backslashreplace").decode()))
 
 
 def _end_after(seconds: float) -> threading.Timer:

@@ -6,6 +6,7 @@ a list of billions of numbers, outside of the memory that it counts.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -16,6 +17,7 @@ import msgspec
 from audit.errors import AuditError
 from audit.logs.locked_sql import ROWS, SECONDS
 from audit.logs.run import Run
+from audit.logs.sql_check import check_text
 from audit.logs.sql_child import FAREWELL, GRACE, MEMORY, Answer, Request
 from audit.logs.sql_result import QueryResult
 
@@ -36,11 +38,15 @@ class RunningQuery:
         Most rows that are returned; the result says whether there are more.
     seconds : float
         The query is ended after this time.
+    size : int, optional
+        Most bytes that the rows may have; any number without it.
     """
 
-    def __init__(self, run: Run, sql: str, *, rows: int = ROWS, seconds: float = SECONDS) -> None:
+    def __init__(
+        self, run: Run, sql: str, *, rows: int = ROWS, seconds: float = SECONDS, size: int | None = None
+    ) -> None:
         self._run = run
-        self._request = Request(str(run.place), sql, max(1, rows), seconds)
+        self._request = Request(os.fsencode(str(run.place)), sql, max(1, rows), seconds, size)
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._cancelled = False
@@ -62,6 +68,7 @@ class RunningQuery:
             than its process may hold.
         """
         started = time.monotonic()
+        check_text(self._request.sql)
         with self._lock:
             if not self._cancelled:
                 self._process = SPARE.take()

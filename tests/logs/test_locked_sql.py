@@ -99,6 +99,9 @@ ATTACKS = {
     "select nope from rollouts": "nope",
     "": "no query",
     "-- nothing": "no query",
+    "select " + "1+" * 900 + "1": "nested too deeply",
+    "select '\udcff'": r"no UTF-8 text: character 9 is '\\udcff'",
+    "select 1" + " " * 100_000: "at most 100,000",
 }
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 from synthetic import rollouts, write
 
@@ -110,6 +113,42 @@ def test_the_directory_one_stands_in_is_not_imported_from(run, monkeypatch, tmp_
     (tmp_path / "duckdb.py").write_text("raise SystemExit('imported from a log')")
     monkeypatch.chdir(tmp_path)
     assert RunningQuery(run, "select 1").run().rows == [[1]]
+
+
+def test_an_answer_that_is_too_large_is_refused_with_its_size(run) -> None:
+    sql = "select string_agg('x', '') from range(1000) r, range(10)"
+    assert RunningQuery(run, sql, size=11_000).run().rows == [["x" * 10_000]]
+    with pytest.raises(AuditError, match=r"1 row of together 0\.01\d* MB, and at most 0\.009 MB"):
+        RunningQuery(run, sql, size=9_000).run()
+
+
+def test_what_is_no_text_is_refused_before_a_process_is_asked(run, monkeypatch) -> None:
+    monkeypatch.setattr(subprocess, "Popen", None)
+    with pytest.raises(AuditError, match="no UTF-8 text"):
+        RunningQuery(run, "select '\udcff'").run()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such names")
+def test_a_place_whose_name_is_no_text_is_told_in_words(run, tmp_path) -> None:
+    moved = tmp_path / "run"
+    shutil.copytree(run.path, moved)
+    opened = open_run(moved)
+    bad = tmp_path / os.fsdecode(b"r\xff")
+    moved.rename(bad)
+    with pytest.raises(AuditError, match="not valid UTF-8"):
+        RunningQuery(replace(opened, path=bad), "select 1").run()
+
+
+def test_a_fault_of_the_process_is_not_called_a_lack_of_memory(run, monkeypatch) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("by zero")
+
+    monkeypatch.setattr(sql_child, "query", fails)
+    said = msgspec.msgpack.decode(
+        sql_child._answer(sql_child.Request(os.fsencode(run.path), "select 1", 1, 1.0, None)),
+        type=sql_child.Answer,
+    )
+    assert said.error == "the query failed: ZeroDivisionError: by zero"
 
 
 def test_an_idle_process_ends_by_itself() -> None:
