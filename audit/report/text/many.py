@@ -45,7 +45,7 @@ def _runs(page: Page, x: ManyExplanation, order: list[str]) -> None:
     means = {outcome.run: outcome.means for outcome in x.outcomes}
     metrics = words.metrics(x)
     right = (2, *range(4, 5 + len(metrics)))
-    rows = Rows("Runs", "", "cluster", "configuration", *metrics, "responses", right=right, whole=(1, 3))
+    rows = Rows("Runs", "", "cluster", "configuration", *metrics, "n", right=right, whole=(1, 3))
     for number, run in enumerate(order, start=1):
         rows.add(
             str(number),
