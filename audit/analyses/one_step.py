@@ -26,6 +26,7 @@ from audit.stats import Estimate, bootstrap, cluster_sums, estimate
 RATES = tuple(at / 20 for at in range(1, 20))
 """Success rates at which the effective beta is drawn."""
 _BETA = "effective beta"
+LATER_PASS = "a later inner pass: sampled before the policy moved, so the push on length is approximate"
 
 
 class Under(msgspec.Struct, frozen=True):
@@ -90,6 +91,8 @@ def one_step(step: StepRows, a: Objective, b: Objective) -> OneStep:
     zeroed = _zeroed(one, other)
     lost = int(step.here.sum()) - n
     notes = list(dict.fromkeys([*of_a, *of_b]))
+    if of_length is not None and step.rows.epoch[step.here].min() > 0:
+        notes.append(LATER_PASS)
     if lost:
         notes.append(f"responses left out, since a weight of theirs is NaN or infinite: {lost}")
     return OneStep(

@@ -10,7 +10,7 @@ import pytest
 from synthetic import rollouts, write
 
 from audit.analyses.fitted import fitted
-from audit.analyses.one_step import one_step
+from audit.analyses.one_step import LATER_PASS, one_step
 from audit.facts.rows import RunRows
 from audit.facts.step_rows import step_rows
 from audit.facts.weigh import weigh
@@ -185,6 +185,32 @@ def test_length_pressure_and_betas_belong_to_their_objective(found) -> None:
     factor = sum(math.comb(8, k) / 2**8 * math.sqrt(k / 8 * (1 - k / 8)) for k in range(9)) / 0.25
     (beta,) = [at.beta for at in found.b.betas if at.rate == 0.5]
     assert beta == pytest.approx(0.05 / factor)
+
+
+@pytest.mark.parametrize("epoch", [0, 1])
+def test_the_push_on_length_is_a_loop_over_groups_and_a_later_pass_is_said(tmp_path, epoch) -> None:
+    rows = [row | {"step": 1 + row["epoch"]} for row in rollouts(steps=1, groups=6, longest=9, epochs=2)]
+    rows = [row for row in rows if row["epoch"] <= epoch]
+    step = step_rows(RunRows.read(write(tmp_path / "run", rows)), 1 + epoch)
+    found = one_step(step, from_dict(PLAIN), from_dict(GRPO))
+    rows = [row for row in rows if row["epoch"] == epoch]
+    assert (LATER_PASS in found.notes) is bool(epoch)
+    for objective, under in ((PLAIN, found.a), (GRPO, found.b)):
+        weight = [
+            sum(one["policy"]) / row["length"] for one, row in zip(slow(rows, objective), rows, strict=True)
+        ]
+        sizes = [abs(w) for w in weight if w]
+        for side, value in ((1.0, under.pressure.correct), (0.0, under.pressure.wrong)):
+            product = degrees = 0.0
+            for group in {row["group_id"] for row in rows}:
+                of = [i for i, row in enumerate(rows) if (row["group_id"], row["reward"]) == (group, side)]
+                if len(of) > 1:
+                    mean = statistics.fmean(rows[i]["length"] for i in of)
+                    product += sum(weight[i] * (rows[i]["length"] - mean) for i in of)
+                    degrees += len(of) - 1
+            assert value.value == pytest.approx(
+                product / degrees / statistics.fmean(sizes), rel=1e-5, abs=1e-9
+            )
 
 
 def test_what_a_log_lacks_is_taken_out_and_said(tmp_path) -> None:
