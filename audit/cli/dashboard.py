@@ -58,6 +58,7 @@ def dashboard(
     from importlib.resources import files
 
     from audit.cli.serving import Serving, script_arguments, server_options
+    from audit.logs.cache_place import user_cache
     from audit.logs.places import is_directory
 
     serving = Serving(
@@ -70,13 +71,27 @@ def dashboard(
         unsafe_no_auth=unsafe_no_auth,
         browser=browser,
     )
-    serving.check(Path.cwd())
+    here = Path.cwd()
+    serving.check(here)
     if not is_directory(directory):
         msg = f"{directory}: not a directory."
         raise BadLog(msg)
-    script = files("audit.app") / "streamlit_app.py"
+    script = Path(str(files("audit.app"))) / "streamlit_app.py"
     # -P: the directory that this was started in may be a log, and must not be imported from.
-    command = [sys.executable, "-P", "-m", "audit.app.serve", "run", str(script), *server_options(serving)]
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "audit.app.serve",
+        "run",
+        str(script),
+        *server_options(serving, here),
+    ]
     command += ["--", "--logs", str(directory.resolve()), *script_arguments(serving)]
+    if os.environ.get("RLAUDIT_CACHE_DIR"):
+        os.environ["RLAUDIT_CACHE_DIR"] = str(user_cache().absolute())
+    # Streamlit obeys a .streamlit/config.toml where it starts, which may be a log: it can let pages of other
+    # sites in.
+    os.chdir(script.parent)
     # In place of this process, so that whoever ends it ends the server.
     os.execv(sys.executable, command)

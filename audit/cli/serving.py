@@ -89,6 +89,12 @@ class Serving:
             check_oidc(folder)
 
 
+def secrets_file(folder: Path) -> Path | None:
+    """Return the file with the secrets of sign-in: in the folder of the start, else in the home directory."""
+    places = (folder / _SECRETS, Path.home() / _SECRETS)
+    return next((place for place in places if place.is_file()), None)
+
+
 def check_oidc(folder: Path) -> None:
     """Refuse to start a server at which nobody could sign in.
 
@@ -101,10 +107,10 @@ def check_oidc(folder: Path) -> None:
         raise AuditError(
             "--auth oidc needs the package Authlib; install it with: pip install 'rlaudit[auth]'"
         )
-    places = [folder / _SECRETS, Path.home() / _SECRETS]
-    path = next((place for place in places if place.is_file()), None)
+    path = secrets_file(folder)
     if path is None:
-        raise AuditError(f"--auth oidc needs {places[0]} with a section [auth]; see docs/dashboard.md.")
+        msg = f"--auth oidc needs {folder / _SECRETS} with a section [auth]; see docs/dashboard.md."
+        raise AuditError(msg)
     try:
         section: Any = tomllib.loads(path.read_text(encoding="utf-8")).get("auth")
     except (OSError, ValueError) as error:
@@ -121,8 +127,15 @@ def check_oidc(folder: Path) -> None:
         raise AuditError(msg)
 
 
-def server_options(serving: Serving) -> list[str]:
-    """Return Streamlit's options; what is said here wins over any config.toml that lies about."""
+def server_options(serving: Serving, folder: Path) -> list[str]:
+    """Return Streamlit's options; what is said here wins over the config.toml of the home directory.
+
+    Parameters
+    ----------
+    folder : Path
+        Where the command was given.
+    """
+    secrets = secrets_file(folder) if serving.auth == "oidc" else None
     options = {
         "server.address": serving.host,
         "server.port": serving.port,
@@ -156,6 +169,8 @@ def server_options(serving: Serving) -> list[str]:
         "theme.light.primaryColor": "#1f5fa8",
         "theme.dark.primaryColor": "#5b9bd9",
     }
+    if secrets is not None:
+        options["secrets.files"] = str(secrets)
     return [each for name, value in options.items() for each in _option(name, value)]
 
 

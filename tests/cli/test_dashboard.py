@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -26,6 +27,8 @@ def start(monkeypatch):
 
     def call(*arguments: object) -> list[str]:
         started: list[list[str]] = []
+        # It goes elsewhere; put back afterwards.
+        monkeypatch.chdir(Path.cwd())
 
         def replaced(path: str, command: list[str]) -> None:
             started.append(command)
@@ -63,12 +66,36 @@ def test_it_serves_this_machine_and_asks_for_nothing(tmp_path, start) -> None:
     assert command[-2:] == ["--logs", str(tmp_path.resolve())]
 
 
+def test_streamlit_is_not_started_where_a_log_may_bring_its_settings(tmp_path, start, monkeypatch) -> None:
+    from streamlit import config
+
+    (tmp_path / ".streamlit").mkdir()
+    (tmp_path / ".streamlit" / "config.toml").write_text(
+        "server.corsAllowedOrigins = ['http://evil.example']"
+    )
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("RLAUDIT_CACHE_DIR", "kept")
+    monkeypatch.chdir(tmp_path)
+    assert start(".")[-2:] == ["--logs", str(tmp_path.resolve())]
+    assert not any(map(os.path.exists, config.get_config_files("config.toml")))
+    assert os.environ["RLAUDIT_CACHE_DIR"] == str(tmp_path / "kept")
+
+
+def test_the_secrets_of_sign_in_are_those_that_were_checked(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    secrets = tmp_path / ".streamlit" / "secrets.toml"
+    secrets.parent.mkdir()
+    secrets.write_text(SECRETS, encoding="utf-8")
+    assert f"--secrets.files={secrets}" in server_options(Serving(auth="oidc"), tmp_path)
+    assert "--secrets.files" not in " ".join(server_options(Serving(), tmp_path))
+
+
 def test_every_option_is_one_of_streamlit() -> None:
     from streamlit import config
 
     with pytest.raises(RuntimeError):
         config.get_option("server.noSuchOption")
-    for option in server_options(Serving()):
+    for option in server_options(Serving(), Path()):
         config.get_option(option.removeprefix("--").partition("=")[0])
 
 
