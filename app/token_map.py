@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from urllib.parse import urlencode
 
@@ -17,8 +18,7 @@ from audit.report.token_words import BRANCHES, SCALES, factors_of_token, formula
 
 WINDOW = 1_000
 """Tokens of one page."""
-
-
+_NUMBER = re.compile(r"[0-9]{1,15}")
 LONGEST = 20_000
 """Characters of a text that are shown at once."""
 
@@ -66,7 +66,8 @@ def show(
             max_value=count - 1,
             value=None,
             key="token",
-            bind="query-params",
+            # Streamlit makes a whole number of whatever the address says, and fails at 1e400.
+            bind="query-params" if all(map(_NUMBER.fullmatch, st.query_params.get_all("token"))) else None,
             placeholder="click one above",
             help=f"Its place in the response, 0 to {count - 1:,}.",
         )

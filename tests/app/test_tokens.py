@@ -114,6 +114,12 @@ def test_a_long_response_is_shown_a_window_at_a_time(tmp_path, monkeypatch) -> N
     assert "⟨" in html(at)
 
 
+@pytest.mark.parametrize("token", ["1e400", "9" * 400, "-1", "nan", "<b>", ""])
+def test_what_is_no_token_is_left_out(logs, monkeypatch, token) -> None:
+    at = page(monkeypatch, logs, run="one", token=token)
+    assert at.number_input[0].value is None
+
+
 def test_a_choice_of_another_run_is_forgotten(logs, monkeypatch) -> None:
     at = page(monkeypatch, logs, step="77", group="nothing", sample="99", token="5000", colour="entropy")
     assert at.selectbox(key="step").value == 4
