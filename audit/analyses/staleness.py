@@ -32,7 +32,7 @@ class PassDrift(msgspec.Struct, frozen=True):
     largest: float | None
     """Largest |log ratio| of a token, nats."""
     moved: Estimate | None
-    """Share of responses with a token whose ratio is not 1."""
+    """Share of responses with a token whose ratio is not 1: |log ratio| above 1e-4, heuristic."""
     zeroed: Estimate | None
     """Share of loss tokens that the trust region removed."""
 

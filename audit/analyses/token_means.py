@@ -63,7 +63,7 @@ class TokenMeans:
         return float(held.max()) if len(held) else None
 
     def moved(self, here: np.ndarray) -> Estimate | None:
-        """Share of responses with a token whose ratio is not 1, among those with a loss token."""
+        """Share of the responses with loss tokens in which a |log ratio| exceeds ``NOISE``."""
         if not self._has_ratio or self._facts is None:
             return None
         largest = self._facts["log_ratio_max"]

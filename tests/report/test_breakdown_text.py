@@ -70,6 +70,11 @@ def test_rewards_say_what_cancels(rows, shown) -> None:
     assert "the reward is the sum of its components" in said
 
 
+def test_staleness_says_from_where_on_a_ratio_is_not_1(rows, shown) -> None:
+    said = " ".join(shown(show_staleness, staleness(rows, named("grpo"))).split())
+    assert "Ratio ≠ 1: of a token of the response |log ratio| is above 0.0001 (heuristic)." in said
+
+
 def test_staleness_leaves_out_columns_that_were_not_logged(rows, shown) -> None:
     said = shown(show_staleness, staleness(rows, named("grpo")))
     assert "mismatch  " not in said

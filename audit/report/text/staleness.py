@@ -5,6 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 
 from audit.analyses.staleness import StalenessBreakdown
+from audit.analyses.token_means import NOISE
 from audit.analyses.version_lag import Lag
 from audit.report import format as fmt
 from audit.report.text.breakdown import add_columns, add_left_out, add_legend, n_of, span
@@ -14,7 +15,8 @@ from audit.report.text.shared import DOUBT, QUIET, STRONG, Page
 _LEGEND = (
     "Lag: policy_version - sampler_version, in versions. |log ratio|: root mean square of log pi_theta - log "
     "pi_old per loss token, nats. Mismatch: mean |log pi_old - log pi_sampler|. Removed: loss tokens that "
-    "the trust region zeroed. n: responses."
+    f"the trust region zeroed. Ratio ≠ 1: of a token of the response |log ratio| is above {NOISE:g} "
+    "(heuristic). n: responses."
 )
 
 
