@@ -7,12 +7,12 @@ from typing import Any
 
 import streamlit as st
 from audit.app.context import RUNS
-from audit.app.pages import PAGES
+from audit.app.pages import pages
 
 
 def page_at(path: str) -> Any:
     """Return the page at a URL path; '' is the first one."""
-    return next(page for pages in PAGES.values() for page in pages if page.url_path == path)
+    return next(page for under in pages().values() for page in under if page.url_path == path)
 
 
 def link(path: str, *, label: str | None = None, disabled: bool = False) -> None:
@@ -34,5 +34,5 @@ def choose(runs: Sequence[str]) -> None:
 
 def single_run_links() -> None:
     """Show links to every page of one run."""
-    for page in PAGES.get("One run", []):
+    for page in pages().get("One run", []):
         link(page.url_path)

@@ -10,7 +10,7 @@ import streamlit as st
 from audit.app import access, cached
 from audit.app import context as ctx
 from audit.app.icon import ICON
-from audit.app.pages import PAGES
+from audit.app.pages import pages
 
 st.set_page_config(page_title="rlaudit", page_icon=ICON, layout="wide")
 # Streamlit leaves a tenth of a usual screen empty around each page.
@@ -19,7 +19,7 @@ if st.context.theme.type == "dark":
     # Streamlit writes white on the light blue of what was picked; nobody can read that.
     st.html("<style>[data-testid='stMultiSelect'] span[title]{color:#0f1115}</style>")
 access.admit()
-page = st.navigation(PAGES, position="sidebar", expanded=True)
+page = st.navigation(pages(), position="sidebar", expanded=True)
 context = ctx.begin()
 st.session_state["context"] = context
 

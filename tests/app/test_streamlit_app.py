@@ -8,6 +8,7 @@ from pathlib import Path
 import audit.app
 import pytest
 import streamlit as st
+from audit.app import context
 from audit.app.listing import directory, open_listed, runs_under
 from streamlit.testing.v1 import AppTest
 from synthetic import rollouts, write
@@ -40,6 +41,23 @@ def test_it_lists_every_run_and_says_which_cannot_be_read(tmp_path, monkeypatch)
     (unreadable,) = [element.proto.body for element in at.get("html") if "why" in element.proto.body]
     assert ">torn</td>" in unreadable
     assert "no readable Parquet file" in unreadable
+
+
+def test_two_visitors_at_once_see_the_same_page(tmp_path, monkeypatch) -> None:
+    write(tmp_path / "one", rollouts(steps=2), "grpo")
+    began, others = context.begin, []
+
+    def begin() -> context.Context:
+        if not others:
+            # The second comes and is answered while the first looks at the directory.
+            others.append(None)
+            others[0] = AppTest.from_file(str(SCRIPT), default_timeout=300).run()
+        return began()
+
+    monkeypatch.setattr(context, "begin", begin)
+    first = page(monkeypatch, "--logs", str(tmp_path))
+    assert not others[0].exception
+    assert first.dataframe[0].value.equals(others[0].dataframe[0].value)
 
 
 def test_text_of_a_log_is_never_markdown(tmp_path, monkeypatch) -> None:
