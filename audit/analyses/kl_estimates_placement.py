@@ -27,7 +27,8 @@ class Penalty(msgspec.Struct, frozen=True):
     mean: Estimate
     """coefficient · Σ k of the response."""
     spread: float | None
-    """Its standard deviation over that of the logged reward; which of the two drives the advantages."""
+    """Its standard deviation within groups over that of the logged reward, where an advantage is what differs
+    there: which of the two drives the advantages. None where no reward differs within its group."""
 
 
 class Placement(msgspec.Struct, frozen=True):
@@ -152,5 +153,15 @@ def _penalty(rows: RunRows, fact: str, coefficient: float) -> Penalty:
     held = first_pass(rows) & np.isfinite(paid) & np.isfinite(reward)
     n = int(held.sum())
     size = ratio_of_sums(paid[held], np.ones(n), rows.prompt[held], n)
-    spread = float(reward[held].std()) if n else 0.0
-    return Penalty(size, float(paid[held].std()) / spread if spread > 0 else None)
+    code = rows.sample[held]
+    spread = _within(code, reward[held])
+    return Penalty(size, _within(code, paid[held]) / spread if spread > 0 else None)
+
+
+@silent
+def _within(code: np.ndarray, values: np.ndarray) -> float:
+    """Standard deviation of values, shape (R,), about the means of their groups."""
+    if not len(code):
+        return 0.0
+    centre = np.bincount(code, weights=values) / np.maximum(np.bincount(code), 1)
+    return float(np.sqrt(np.mean(np.square(values - centre[code]))))

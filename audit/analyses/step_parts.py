@@ -120,7 +120,7 @@ def _by_length(step: StepRows) -> list[tuple[str, np.ndarray, np.ndarray]]:
 def _by_difficulty(step: StepRows) -> list[tuple[str, np.ndarray, np.ndarray]] | None:
     """Groups by the share of their responses that are right, the step's own responses among them."""
     rows = step.rows
-    side, _ = correctness(rows)
+    side = correctness(step.of_run)[0][step.at]
     known = np.isfinite(side) & rows.grouped & ~rows.greedy
     if not known.any():
         return None

@@ -32,6 +32,10 @@ class StepRows:
     step: int
     table: pa.Table = field(repr=False)
     """Every column of the R rows, token lists included."""
+    of_run: RunRows = field(repr=False)
+    """The rows of the whole run: what is right is decided there."""
+    at: np.ndarray = field(repr=False)
+    """Places of the R rows in the whole run, int64, ascending."""
 
     @cached_property
     def groups(self) -> list[str]:
@@ -93,7 +97,7 @@ def step_rows(rows: RunRows, step: int) -> StepRows:
         msg = f"{rows.run.path}: there is no step {step}.{ends}{closest(str(step), known)}"
         raise AuditError(msg)
     some = rows_in_memory(rows, here, f"step {step}")
-    return StepRows(some.rows, here[some.at], step, some.table)
+    return StepRows(some.rows, here[some.at], step, some.table, rows, some.at)
 
 
 class SomeRows(NamedTuple):

@@ -231,6 +231,15 @@ def test_effective_beta_is_the_coefficient_times_the_std_of_live_groups(
 PENALISED = {"name": "rloo", "kl": {"reward": {"coefficient": 0.05}}}
 
 
+def _within(groups: list[str], values: list[float]) -> float:
+    """Standard deviation about the mean of each group."""
+    of_group: dict[str, list[float]] = {}
+    for group, value in zip(groups, values, strict=True):
+        of_group.setdefault(group, []).append(value)
+    squares = [(v - statistics.fmean(each)) ** 2 for each in of_group.values() for v in each]
+    return math.sqrt(statistics.fmean(squares))
+
+
 def test_kl_in_the_reward_is_told_with_its_size(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
     own = measured(write(tmp_path / "run", rows, PENALISED, group_size=8)).placement
     assert own is not None
@@ -248,6 +257,11 @@ def test_kl_in_the_reward_is_told_with_its_size(tmp_path: Path, rows: list[dict[
         if row["epoch"] == 0
     ]
     assert own.penalty.mean.value == pytest.approx(statistics.fmean(paid))
+    first = [row for row in rows if row["epoch"] == 0]
+    assert own.penalty.spread == pytest.approx(
+        _within([row["group_id"] for row in first], paid)
+        / _within([row["group_id"] for row in first], [row["reward"] for row in first])
+    )
     none = measured(write(tmp_path / "none", rows, "dr_grpo")).placement
     assert none is not None
     assert none.where == "none"

@@ -222,3 +222,19 @@ def test_what_a_log_lacks_is_taken_out_and_said(tmp_path) -> None:
     assert "kl taken out: the log has no logp_ref" in found.notes
     assert "ratio taken out: the log has no logp_theta" in found.notes
     assert found.distance.value > 0
+
+
+def test_what_is_right_is_decided_by_the_rewards_of_the_whole_run(tmp_path) -> None:
+    # The rewards of a run are graded; those of one step happen to be two.
+    rows = rollouts(steps=2, epochs=1, groups=2, size=4)
+    for at, row in enumerate(rows):
+        first = row["step"] == rows[0]["step"]
+        alike = row["group_id"] == rows[0]["group_id"]
+        row["reward"] = (0.4 if alike else (0.2, 0.4)[at % 2]) if first else (0.0, 0.2, 0.4, 1.0)[at % 4]
+    made = RunRows.read(write(tmp_path / "run", rows))
+    step = step_rows(made, int(rows[0]["step"]))
+    parts = {
+        part.name: part for part in one_step(step, from_dict(PLAIN), from_dict(GRPO)).parts["difficulty"]
+    }
+    # In the group of equal rewards nothing is above its mean, so nothing is known to be right.
+    assert "all right" not in parts or parts["all right"].a.n == 0

@@ -114,10 +114,10 @@ def _placement(page: Page, own: Placement, result: KLReport) -> None:
             told = [f"{fmt.number(own.by_rate[0].beta)} for every prompt"]
         page.bullet(f"next to the reward by success rate of a prompt, exactly: {', '.join(told)}")
     if own.penalty is not None:
-        spread = fmt.number(own.penalty.spread)
         page.bullet(
             f"taken off a reward: {fmt.estimate(own.penalty.mean)} "
-            f"(n = {fmt.plural(own.penalty.mean.n, 'response')}); its spread is {spread} of the reward's"
+            f"(n = {fmt.plural(own.penalty.mean.n, 'response')}); within groups its spread is "
+            f"{fmt.number(own.penalty.spread)} of the reward's"
         )
     share = result.gradient
     if share is not None:
