@@ -117,8 +117,23 @@ def test_the_examples_run_on_every_log(log, example) -> None:
 
 def test_queries_of_others_wait_for_their_turn(run) -> None:
     long = [sql_running.ask(run, ENDLESS, 10, (at,)) for at in range(sql_running.AT_ONCE)]
-    waiting = sql_running.ask(run, "select 1", 10, ("later",))
+    waiting, cancelled = (sql_running.ask(run, "select 1", 10, (name,)) for name in ("later", "never"))
     assert waiting.result(0.3) is None
+    cancelled.cancel()
+    # At once, and not when its turn has come.
+    assert cancelled.result(0) == "the query was cancelled."
+    assert waiting.result(0) is None
     for each in long:
         each.cancel()
     assert waiting.result(60).rows == [[1]]
+
+
+def test_a_query_whose_page_was_left_does_not_get_its_turn(run) -> None:
+    long = [sql_running.ask(run, ENDLESS, 10, (at,)) for at in range(sql_running.AT_ONCE)]
+    left, awaited = (sql_running.ask(run, f"select {at}", 10, (f"{at}",)) for at in range(2))
+    left._looked -= sql_running.LEFT + 1
+    assert awaited.result(0) is None
+    for each in long:
+        each.cancel()
+    assert awaited.result(60).rows == [[1]]
+    assert left.result(60) == "the query was not run: its page was left."
