@@ -16,6 +16,7 @@ from audit.analyses.fitted import own_objective
 from audit.analyses.kl_estimates import KLReport, kl_report
 from audit.analyses.mismatch import Mismatch
 from audit.analyses.mismatch import mismatch as mismatch_of
+from audit.analyses.own_length import own_length_bias
 from audit.analyses.prompts import PromptBreakdown, prompt_breakdown
 from audit.analyses.rewards import RewardBreakdown, reward_breakdown
 from audit.analyses.staleness import StalenessBreakdown
@@ -57,6 +58,8 @@ def check(run: RunLike) -> _check.Check:
 
 def length_bias(run: RunLike, objective: ObjectiveLike = None) -> _length.LengthBias:
     """Measure length bias under the run's own objective, or under another one."""
+    if objective is None:
+        return own_length_bias(_opened(run))
     rows = RunRows.read(_opened(run))
     chosen, notes = _chosen(rows, objective)
     return _length.length_bias(rows, chosen, notes)

@@ -79,6 +79,7 @@ def length(
     Example: rlaudit length sample_logs/team/grpo-seed1
     """
     from audit.analyses.length import length_bias
+    from audit.analyses.own_length import own_length_bias
     from audit.cli.progress import working
     from audit.facts.rows import RunRows
     from audit.importers import open_run
@@ -88,9 +89,11 @@ def length(
     if out is not None:
         check_output(out, (".html", ".md", ".json"), (file.path for file in run.files))
     with working(f"measuring {run.run_id}"):
-        rows = RunRows.read(run)
-        chosen, notes = own_or_asked(rows, objective, changes)
-        result = length_bias(rows, chosen, notes)
+        if objective is None and not changes:
+            result = own_length_bias(run)
+        else:
+            rows = RunRows.read(run)
+            result = length_bias(rows, *own_or_asked(rows, objective, changes))
     if out is not None:
         from audit.report.length_page import write_length_report
 
