@@ -57,7 +57,7 @@ def dashboard(
     """
     from importlib.resources import files
 
-    from audit.cli.serving import Serving, script_arguments, server_options
+    from audit.cli.serving import Serving, check_port, script_arguments, server_options
     from audit.logs.cache_place import user_cache
     from audit.logs.places import is_directory
 
@@ -76,6 +76,7 @@ def dashboard(
     if not is_directory(directory):
         msg = f"{directory}: not a directory."
         raise BadLog(msg)
+    check_port(host, port)
     script = Path(str(files("audit.app"))) / "streamlit_app.py"
     # -P: the directory that this was started in may be a log, and must not be imported from.
     command = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import ipaddress
 import re
 import socket
@@ -87,6 +88,25 @@ class Serving:
             raise AuditError(msg)
         if self.auth == "oidc":
             check_oidc(folder)
+
+
+def check_port(host: str, port: int) -> None:
+    """Refuse an address that cannot be listened on, before a server starts to.
+
+    Raises
+    ------
+    AuditError
+        Another program listens there, or it is no address of this machine.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as tried:
+        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            tried.bind((host, port))
+        except OSError as error:
+            hint = f"another dashboard? Use --port {port + 1}." if error.errno == errno.EADDRINUSE else ""
+            msg = f"port {port} of {host} cannot be listened on ({error.strerror or error}). {hint}".rstrip()
+            raise AuditError(msg) from None
 
 
 def secrets_file(folder: Path) -> Path | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,8 @@ def start(monkeypatch):
             raise SystemExit(0)
 
         monkeypatch.setattr(os, "execv", replaced)
+        # Whatever listens on this machine just now, and addresses that it does not have.
+        monkeypatch.setattr(serving, "check_port", lambda host, port: None)
         with pytest.raises(SystemExit) as ended:
             main(["dashboard", *map(str, arguments)])
         assert ended.value.code == (0 if started else 2)
@@ -171,3 +174,28 @@ def test_sign_in_needs_its_package_and_its_secrets(tmp_path, monkeypatch) -> Non
     secrets.write_text(SECRETS, encoding="utf-8")
     asked.check(tmp_path)
     assert script_arguments(asked) == ["--oidc"]
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_a_port_that_is_taken_is_refused_with_another_one(host, tmp_path, capsys, monkeypatch) -> None:
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as taken:
+        try:
+            taken.bind((host, 0))
+        except OSError:
+            pytest.skip(f"this machine has no {host}")
+        taken.listen()
+        port = taken.getsockname()[1]
+        monkeypatch.setattr(os, "execv", lambda *_: pytest.fail("a server was started"))
+        with pytest.raises(SystemExit) as ended:
+            main(["dashboard", str(tmp_path), "--host", host, "--port", str(port)])
+    assert ended.value.code == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"port {port} of {host} cannot be listened on" in said
+    assert f"Use --port {port + 1}." in said
+
+
+def test_a_free_port_is_taken_as_it_is() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    serving.check_port("127.0.0.1", port)
