@@ -104,7 +104,7 @@ def check_port(host: str, port: int) -> None:
         try:
             tried.bind((host, port))
         except OSError as error:
-            hint = f"another dashboard? Use --port {port + 1}." if error.errno == errno.EADDRINUSE else ""
+            hint = f"Another dashboard? Use --port {port + 1}." if error.errno == errno.EADDRINUSE else ""
             msg = f"port {port} of {host} cannot be listened on ({error.strerror or error}). {hint}".rstrip()
             raise AuditError(msg) from None
 
