@@ -14,6 +14,8 @@ from audit.report.token_words import SCALES
 
 OWN = "the run's own"
 UNDER = ("grpo", "dr_grpo", "rloo")
+BUTTONS = 128
+"""Responses of a group that have a button each; a browser takes minutes to draw tens of thousands."""
 context = ctx.current()
 listed = ctx.one_run(context)
 own, why = cached_step.own(context.root, listed)
@@ -87,9 +89,12 @@ parts.table(
 keep("sample", labels)
 at_response, at_colour = st.columns(2)
 with at_response:
-    sample = st.segmented_control(
-        "Response", labels, default=labels[0], required=True, key="sample", bind="query-params"
-    )
+    if len(labels) <= BUTTONS:
+        sample = st.segmented_control(
+            "Response", labels, default=labels[0], required=True, key="sample", bind="query-params"
+        )
+    else:
+        sample = st.selectbox("Response", labels, key="sample", bind="query-params")
 response = view.responses[labels.index(sample)]
 found = cached_step.tokens(context.root, listed, step, response.row, known[start])
 if isinstance(found, str):

@@ -114,6 +114,15 @@ def test_a_long_response_is_shown_a_window_at_a_time(tmp_path, monkeypatch) -> N
     assert "⟨" in html(at)
 
 
+def test_a_large_group_has_no_button_for_each_response(tmp_path, monkeypatch) -> None:
+    write(tmp_path / "one", rollouts(steps=1, epochs=1, prompts=1, groups=1, size=200, longest=3), "grpo")
+    at = page(monkeypatch, tmp_path, sample="150")
+    assert len(at.selectbox(key="sample").options) == 200
+    assert at.selectbox(key="sample").value == "150"
+    assert "sample=150" in html(at)
+    assert max(len(group.options) for group in at.button_group) < 20
+
+
 @pytest.mark.parametrize("token", ["1e400", "9" * 400, "-1", "nan", "<b>", ""])
 def test_what_is_no_token_is_left_out(logs, monkeypatch, token) -> None:
     at = page(monkeypatch, logs, run="one", token=token)
