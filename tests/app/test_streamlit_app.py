@@ -47,12 +47,12 @@ def test_two_visitors_at_once_see_the_same_page(tmp_path, monkeypatch) -> None:
     write(tmp_path / "one", rollouts(steps=2), "grpo")
     began, others = context.begin, []
 
-    def begin() -> context.Context:
+    def begin(*given: str) -> context.Context:
         if not others:
             # The second comes and is answered while the first looks at the directory.
             others.append(None)
             others[0] = AppTest.from_file(str(SCRIPT), default_timeout=300).run()
-        return began()
+        return began(*given)
 
     monkeypatch.setattr(context, "begin", begin)
     first = page(monkeypatch, "--logs", str(tmp_path))
