@@ -45,7 +45,13 @@ def show(context: Context, runs: Sequence[Listed]) -> None:
         compare_time.show_many(context, runs)
     else:
         _distances(x, names)
-    parts.doubts_and_skips([f"{left.path}: {left.error}" for left in x.left_out], x.skipped)
+    parts.doubts_and_skips(
+        [
+            *(f"{left.path}: {left.error}" for left in x.left_out),
+            *(f"not identifiable: {each}" for each in words.unseen(x)),
+        ],
+        x.skipped,
+    )
 
 
 def _distances(x: ManyExplanation, names: dict[str, str]) -> None:

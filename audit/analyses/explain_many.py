@@ -13,10 +13,11 @@ from audit.analyses.effect import ObjectiveEffect, objective_effects
 from audit.analyses.explain import Known, RunId, best_known, explain_known, known
 from audit.analyses.many_verdict import ManyVerdict, decide_many
 from audit.analyses.outcome_distance import outcome_distances
-from audit.analyses.run_clusters import Cluster, clusters_of
+from audit.analyses.run_clusters import Cluster, clusters_of, comparable
 from audit.analyses.run_distance import objective_distances
-from audit.analyses.run_fields import Configuration, configurations, declared_fields, objective_fields
+from audit.analyses.run_fields import Configuration, configurations, fields_of_runs
 from audit.analyses.run_outcomes import RunOutcome, run_outcomes
+from audit.analyses.run_parts import Unknown, filled, open_parts, unseen_of_runs, with_known_parts
 from audit.analyses.run_splits import PairCause, Split, splits_of
 from audit.analyses.seed_comparison import SeedComparison, Spread, seed_comparisons, spreads
 from audit.analyses.skipped import Skipped
@@ -87,14 +88,19 @@ def explain_many(runs: Sequence[Run], left_out: Sequence[BrokenRun] = ()) -> Man
     labels = labels_of(runs)
     sides = [known(run) for run in runs]
     rows = [side.rows for side in sides]
-    objectives = [best_known(side.declared, side.inferred, None) for side in sides]
-    groups = configurations(labels, sides, objectives)
+    parts = [one.side for one in sides]
+    objectives, unknown = with_known_parts(
+        [best_known(one.declared, one.inferred, None) for one in sides], parts
+    )
+    still_open = open_parts(parts, unknown)
+    fields = fields_of_runs(runs, objectives, unknown)
+    groups = configurations(labels, sides, fields)
     skipped = [
         Skipped(f"rows of {label} in {s.path.name}", f"a readable file of rollouts ({s.reason})")
         for label, run in zip(labels, runs, strict=True)
         for s in run.skipped
     ]
-    angle, missing = objective_distances(labels, rows, objectives)
+    angle, missing = objective_distances(labels, rows, objectives, unknown)
     skipped += missing
     outcomes, metrics, missing = run_outcomes(labels, rows)
     skipped += missing
@@ -106,16 +112,13 @@ def explain_many(runs: Sequence[Run], left_out: Sequence[BrokenRun] = ()) -> Man
     skipped += missing
     clusters, forks = clusters_of(angle, SAME_OBJECTIVE) if angle is not None else ([], [])
     pairs = _pairs(labels, sides, clusters)
-    by_label = dict(zip(labels, objectives, strict=True))
+    by_label = dict(zip(labels, zip(objectives, unknown, strict=True), strict=True))
     carriers = [] if angle is None else [rows[labels.index(run)] for run in angle.on]
     splits = splits_of(
         forks,
-        {
-            label: declared_fields(run) | objective_fields(objective)
-            for label, run, objective in zip(labels, runs, objectives, strict=True)
-        },
+        dict(zip(labels, fields, strict=True)),
         lambda side: _medoid(angle, side),
-        lambda a, b: _effect([by_label[a], by_label[b]], carriers),
+        lambda a, b: _effect(by_label[a], by_label[b], carriers),
         pairs,
     )
     comparisons = seed_comparisons(outcomes, metrics, groups)
@@ -138,7 +141,15 @@ def explain_many(runs: Sequence[Run], left_out: Sequence[BrokenRun] = ()) -> Man
         pairs=pairs,
         skipped=list(dict.fromkeys(skipped)),
         left_out=list(left_out),
-        verdict=decide_many(groups, None if angle is None else clusters, splits, comparisons),
+        verdict=decide_many(
+            groups,
+            None if angle is None else clusters,
+            splits,
+            comparisons,
+            blocks=[] if angle is None else comparable(angle),
+            unknown=dict(zip(labels, still_open, strict=True)),
+            not_identifiable=unseen_of_runs(labels, parts, still_open),
+        ),
     )
 
 
@@ -181,6 +192,7 @@ def _pairs(labels: Sequence[str], sides: Sequence[Known], clusters: Sequence[Clu
                 None if first is None else first.share,
                 None if first is None else first.confidence,
                 verdict.text,
+                [unseen.cause for unseen in verdict.not_identifiable],
             )
         )
     return made
@@ -192,10 +204,12 @@ def _medoid(matrix: DistanceMatrix | None, side: Sequence[str]) -> str:
     return side[int(matrix.array()[np.ix_(at, at)].sum(axis=1).argmin())]
 
 
-def _effect(objectives: Sequence[Objective | None], carriers: list[RunRows]) -> ObjectiveEffect | None:
+def _effect(
+    of_a: tuple[Objective | None, Unknown], of_b: tuple[Objective | None, Unknown], carriers: list[RunRows]
+) -> ObjectiveEffect | None:
     """The effect of two objectives on the rollouts that the matrix is of."""
-    one, other = objectives
+    (one, unknown_a), (other, unknown_b) = of_a, of_b
     if one is None or other is None:
         return None
-    effects, _ = objective_effects(carriers, one, other)
+    effects, _ = objective_effects(carriers, *filled(one, other, (unknown_a, unknown_b)))
     return max(effects, key=lambda effect: (len(effect.parts), len(effect.on)), default=None)

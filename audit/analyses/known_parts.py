@@ -16,7 +16,7 @@ from audit.facts.rows import RunRows
 from audit.logs.metrics import Metrics
 from audit.objectives.objective import KL, Objective
 
-_NEEDS = {
+NEEDS = {
     "filter": "loss_mask, or loss in metrics/",
     "ratio": "loss and clip fractions in metrics/",
     "clip": "clip fractions, or loss, in metrics/",
@@ -25,7 +25,7 @@ _NEEDS = {
 }
 MOVED = 1e-6
 """|log ratio| below which the policy is the old one, nats; float32 rounding."""
-_DECLARED = "or an objective or config in run.json"
+OR_DECLARED = "or an objective or config in run.json"
 
 
 class Side(NamedTuple):
@@ -37,7 +37,7 @@ class Side(NamedTuple):
     metrics: Metrics
 
 
-class _Known(NamedTuple):
+class KnownPart(NamedTuple):
     """One part of one run: as declared, or whatever its log fits."""
 
     declared: Any
@@ -56,29 +56,30 @@ def with_loss_parts(
     if a is None or b is None:
         return objectives
     for part in SHOWN_BY_LOSS:
-        known = [_known(side, part) for side in sides]
+        known = [known_part(side, part) for side in sides]
         if known[0] is None and known[1] is None:
             continue
         values = _values(part, known[0], known[1])
-        a, b = _put(a, part, values[0]), _put(b, part, values[1])
+        a, b = with_part(a, part, values[0]), with_part(b, part, values[1])
     return a, b
 
 
-def _put(objective: Objective, part: str, value: Any) -> Objective:
+def with_part(objective: Objective, part: str, value: Any) -> Objective:
     """Exchange a part; of the KL, what is in the loss: advantages show what is in the reward."""
     if part == "kl":
         value = KL(reward=objective.kl.reward, loss=value.loss)
     return objective.replace(**{part: value})
 
 
-def _known(side: Side, part: str) -> _Known | None:
+def known_part(side: Side, part: str) -> KnownPart | None:
+    """One part of one run; None where it is neither declared nor shown by the loss."""
     if side.declared is not None and part not in side.loss.contradicted:
-        return _Known(getattr(side.declared, part), [])
+        return KnownPart(getattr(side.declared, part), [])
     options = side.loss.options(part)
-    return _Known(None, options) if options else None
+    return KnownPart(None, options) if options else None
 
 
-def _values(part: str, one: _Known | None, other: _Known | None) -> tuple[Any, Any]:
+def _values(part: str, one: KnownPart | None, other: KnownPart | None) -> tuple[Any, Any]:
     if one is None or other is None:
         known = one if other is None else other
         assert known is not None
@@ -92,7 +93,7 @@ def _values(part: str, one: _Known | None, other: _Known | None) -> tuple[Any, A
     return _settled(part, one, other), _settled(part, other, one)
 
 
-def _settled(part: str, own: _Known, other: _Known) -> Any:
+def _settled(part: str, own: KnownPart, other: KnownPart) -> Any:
     """Value of a part where one side at most leaves a choice: the other's declared one, if it fits."""
     if not own.options:
         return own.declared
@@ -104,13 +105,13 @@ def _settled(part: str, own: _Known, other: _Known) -> Any:
 def unseen_parts(sides: tuple[Side, Side]) -> list[Unseen]:
     """Parts of the objective, and the optimiser, that a run neither declares nor shows in its log."""
     found = []
-    for part, needs in _NEEDS.items():
-        lacking = [side.rows.run.run_id for side in sides if _open(side, part)]
+    for part, needs in NEEDS.items():
+        lacking = [side.rows.run.run_id for side in sides if is_open(side, part)]
         if lacking:
-            found.append(Unseen(f"objective.{part}", f"{needs}, {_DECLARED}, of {' and '.join(lacking)}"))
-        elif several := [words for side in sides if (words := _several(side, part))]:
+            found.append(Unseen(f"objective.{part}", f"{needs}, {OR_DECLARED}, of {' and '.join(lacking)}"))
+        elif choices := [words for side in sides if (words := several(side, part))]:
             more = "more steps, or more digits, of the scalars in metrics/"
-            found.append(Unseen(f"objective.{part}", f"{more}: {'; '.join(several)}"))
+            found.append(Unseen(f"objective.{part}", f"{more}: {'; '.join(choices)}"))
     lacking = [side.rows.run.run_id for side in sides if not gives_optimiser(side.rows.run, side.metrics)]
     if lacking:
         needs = f"learning_rate in metrics/, or config in run.json, of {' and '.join(lacking)}"
@@ -118,16 +119,17 @@ def unseen_parts(sides: tuple[Side, Side]) -> list[Unseen]:
     return found
 
 
-def _open(side: Side, part: str) -> bool:
+def is_open(side: Side, part: str) -> bool:
+    """Whether a part is unknown of a run, and may do something in its log."""
     if part == "filter" and side.rows.has("loss_mask"):
         return False
-    if part in ("ratio", "clip") and _on_policy(side.rows):
+    if part in ("ratio", "clip") and on_policy(side.rows):
         # Every ratio is 1: whatever they are, they do nothing.
         return False
-    return _known(side, part) is None
+    return known_part(side, part) is None
 
 
-def _several(side: Side, part: str) -> str:
+def several(side: Side, part: str) -> str:
     """Values of a part that the scalars of a run fit alike; empty where there is one, or none is asked for.
 
     Scopes of one aggregation are one value here: what tells them apart is how many rows a micro-batch has.
@@ -144,7 +146,8 @@ def _coarse(fit: LossFit, part: str) -> str:
     return fit.describe(part)
 
 
-def _on_policy(rows: RunRows) -> bool:
+def on_policy(rows: RunRows) -> bool:
+    """Whether every ratio of a log is 1, so that ratio and clip do nothing on it."""
     if rows.facts is None or not (rows.has("logp_theta") and rows.has("logp_old")):
         return False
     moved = rows.facts["log_ratio_max"]
@@ -153,4 +156,4 @@ def _on_policy(rows: RunRows) -> bool:
 
 def still_open(sides: Sequence[Side]) -> list[str]:
     """Ids of the runs whose loss and declaration leave some part of the objective open."""
-    return [side.rows.run.run_id for side in sides if any(_open(side, part) for part in SHOWN_BY_LOSS[1:])]
+    return [side.rows.run.run_id for side in sides if any(is_open(side, part) for part in SHOWN_BY_LOSS[1:])]

@@ -31,7 +31,7 @@ class Fork(NamedTuple):
 
 
 def clusters_of(matrix: DistanceMatrix, cut: float) -> tuple[list[Cluster], list[Fork]]:
-    """Cluster the runs of a matrix; runs that cannot be compared are in none.
+    """Cluster the runs of a matrix, among those that have distances; runs without any are in none.
 
     Average linkage (UPGMA, :func:`scipy.cluster.hierarchy.linkage`). Runs are taken in the order of their
     names, so that ties do not depend on the order of the arguments.
@@ -46,31 +46,49 @@ def clusters_of(matrix: DistanceMatrix, cut: float) -> tuple[list[Cluster], list
     -------
     clusters : list of Cluster
     forks : list of Fork
-        From the root of the tree down.
+        The highest first.
     """
     from scipy.cluster.hierarchy import fcluster, linkage
     from scipy.spatial.distance import squareform
 
     distance = matrix.array()
-    known = ~np.isnan(distance).all(axis=1)
-    at = sorted(np.flatnonzero(known).tolist(), key=lambda i: matrix.runs[i])
-    names, distance = [matrix.runs[i] for i in at], np.nan_to_num(distance[np.ix_(at, at)], nan=np.inf)
-    if len(at) < 2 or not np.isfinite(distance).all():
-        return [Cluster(f"cluster {k}", [name], name) for k, name in enumerate(names, start=1)], []
-    tree = linkage(squareform(distance, checks=False), method="average")
-    labels = fcluster(tree, cut, criterion="distance")
-    members: dict[int, list[int]] = {}
-    for run, label in enumerate(labels.tolist()):
-        members.setdefault(label, []).append(run)
+    groups: list[list[str]] = []
+    forks: list[Fork] = []
+    for names in comparable(matrix):
+        if len(names) == 1:
+            groups.append(names)
+            continue
+        at = [matrix.runs.index(name) for name in names]
+        tree = linkage(squareform(distance[np.ix_(at, at)], checks=False), method="average")
+        members: dict[int, list[str]] = {}
+        for name, label in zip(names, fcluster(tree, cut, criterion="distance").tolist(), strict=True):
+            members.setdefault(label, []).append(name)
+        groups += members.values()
+        forks += _forks(tree, names, cut)
     clusters = [
-        Cluster(
-            name=f"cluster {number}",
-            runs=[names[i] for i in group],
-            medoid=names[group[int(distance[np.ix_(group, group)].sum(axis=1).argmin())]],
-        )
-        for number, group in enumerate(sorted(members.values()), start=1)
+        Cluster(f"cluster {number}", group, _medoid(matrix, distance, group))
+        for number, group in enumerate(sorted(groups), start=1)
     ]
-    return clusters, list(_forks(tree, names, cut))
+    return clusters, sorted(forks, key=lambda fork: -fork.height)
+
+
+def comparable(matrix: DistanceMatrix) -> list[list[str]]:
+    """Sets of runs that have a distance to each other, by name; a run without any distance is in none."""
+    finite = np.isfinite(matrix.array())
+    left = sorted(np.flatnonzero(finite.any(axis=1)).tolist(), key=lambda i: matrix.runs[i])
+    found: list[list[int]] = []
+    for i in left:
+        held = next((block for block in found if finite[i, block].all()), None)
+        if held is None:
+            found.append([i])
+        else:
+            held.append(i)
+    return [[matrix.runs[i] for i in block] for block in found]
+
+
+def _medoid(matrix: DistanceMatrix, distance: np.ndarray, group: Sequence[str]) -> str:
+    at = [matrix.runs.index(name) for name in group]
+    return group[int(distance[np.ix_(at, at)].sum(axis=1).argmin())]
 
 
 def _forks(tree: np.ndarray, names: Sequence[str], cut: float) -> Iterator[Fork]:

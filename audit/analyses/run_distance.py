@@ -7,33 +7,41 @@ from collections.abc import Sequence
 import numpy as np
 
 from audit.analyses.distances import DistanceMatrix, pairs_of, squared
+from audit.analyses.known_parts import on_policy
+from audit.analyses.run_parts import Unknown, in_order, listed
 from audit.analyses.skipped import Skipped
 from audit.errors import AuditError
 from audit.facts.budget import with_budget
 from audit.facts.rows import RunRows
 from audit.facts.weight_sums import inner_products
 from audit.objectives.needs import needs, without
-from audit.objectives.objective import Objective
+from audit.objectives.objective import Filter, Objective
 from audit.stats import bootstrap, cluster_sums
 
 
 def objective_distances(
-    labels: Sequence[str], runs: Sequence[RunRows], objectives: Sequence[Objective | None]
+    labels: Sequence[str],
+    runs: Sequence[RunRows],
+    objectives: Sequence[Objective | None],
+    unknown: Sequence[Unknown] = (),
 ) -> tuple[DistanceMatrix | None, list[Skipped]]:
     """Apply the objective of every run to the pooled rollouts, and measure the angles between the weights.
 
     Rollouts are those of the runs whose logs carry every objective; where none does, of those that carry the
-    most parts, and what they lack is taken out of all objectives alike.
+    most parts, and what they lack is taken out of all objectives alike. Runs are held against each other only
+    where the same parts are known of them: a default that stands for an unknown part is no difference.
 
     Parameters
     ----------
     labels, runs, objectives : sequences of length N
         An objective is None where neither run.json nor the log gives it.
+    unknown : sequence of length N, or empty
+        Parts that a run neither declares nor shows; empty: every part of every run is known.
 
     Returns
     -------
     matrix : DistanceMatrix or None
-        None where fewer than two objectives are known, or no log can carry them.
+        None where no two objectives can be held against each other, or no log can carry them.
     skipped : list of Skipped
     """
     skipped = [
@@ -56,7 +64,23 @@ def objective_distances(
         for at in usable
         if at not in carriers
     ]
-    kinds, index = _distinct(objectives, {part for _, part in least})
+    left_out = {part for _, part in least}
+    idle = left_out | _idle(known, [runs[at] for at in carriers], left_out)
+    plain = all(objective.filter == Filter() for objective in known)
+    lacks = [
+        # What a run masked is in its mask.
+        parts - idle - ({"filter"} if plain and rows.has("loss_mask") else set())
+        for parts, rows in zip(unknown or [frozenset()] * len(runs), runs, strict=True)
+    ]
+    blocks_of = _blocks(objectives, lacks)
+    skipped += _apart(labels, objectives, blocks_of)
+    objectives = [
+        objective if len(blocks_of[lack]) > 1 else None
+        for objective, lack in zip(objectives, lacks, strict=True)
+    ]
+    if all(objective is None for objective in objectives):
+        return None, skipped
+    kinds, index = _distinct(objectives, left_out)
     blocks, prompts, used, n = [], [], [], 0
     for at in carriers:
         try:
@@ -77,9 +101,13 @@ def objective_distances(
         measure="1 - cosine of the token weights",
         unit="0 same direction, 1 orthogonal",
         runs=list(labels),
-        values=squared(interval, n, index),
+        values=[
+            [cell if lacks[i] == lacks[j] else None for j, cell in enumerate(row)]
+            for i, row in enumerate(squared(interval, n, index))
+        ],
         on=used,
         n=n,
+        note=_note(labels, blocks_of),
     )
     return matrix, skipped
 
@@ -101,6 +129,56 @@ def cosine_distances(totals: np.ndarray, kinds: int) -> np.ndarray:
     with np.errstate(divide="ignore", invalid="ignore"):
         norms = np.sqrt(totals[..., pairs[:, 0]] * totals[..., pairs[:, 1]])
         return np.asarray(1.0 - np.clip(totals[..., kinds:] / norms, -1.0, 1.0))
+
+
+def _idle(known: Sequence[Objective], carriers: Sequence[RunRows], left_out: set[str]) -> set[str]:
+    """Parts that do nothing on these rollouts, whatever they are."""
+    idle: set[str] = set()
+    if "ratio" in left_out or all(on_policy(rows) for rows in carriers):
+        idle |= {"ratio", "clip"}
+    if not any(objective.kl.loss for objective in known) and not any(map(_has_reference, carriers)):
+        idle.add("kl")
+    return idle
+
+
+def _has_reference(rows: RunRows) -> bool:
+    return rows.has("logp_ref")
+
+
+def _blocks(objectives: Sequence[Objective | None], lacks: Sequence[Unknown]) -> dict[Unknown, list[int]]:
+    """Runs of which the same parts are unknown, those that lack least first."""
+    blocks: dict[Unknown, list[int]] = {
+        lack: [] for lack in sorted(set(lacks), key=lambda parts: (len(parts), sorted(parts)))
+    }
+    for at, (objective, lack) in enumerate(zip(objectives, lacks, strict=True)):
+        if objective is not None:
+            blocks[lack].append(at)
+    return blocks
+
+
+def _apart(
+    labels: Sequence[str], objectives: Sequence[Objective | None], blocks: dict[Unknown, list[int]]
+) -> list[Skipped]:
+    """Why runs of different blocks have no distance."""
+    count = sum(objective is not None for objective in objectives)
+    return [
+        Skipped(
+            f"objective distances of {listed([labels[at] for at in block])} to the other runs",
+            f"{', '.join(in_order(lack))} of their objectives, declared or shown by logged losses",
+        )
+        for lack, block in blocks.items()
+        if lack and block and len(block) < count
+    ]
+
+
+def _note(labels: Sequence[str], blocks: dict[Unknown, list[int]]) -> str:
+    """What the distances of runs with unknown parts leave out."""
+    return " ".join(
+        f"Between {listed([labels[at] for at in block])}: without {', '.join(in_order(lack))}, "
+        "which are not known of them."
+        for lack, block in blocks.items()
+        if lack and len(block) > 1
+    )
 
 
 def _lacking(rows: RunRows, objectives: Sequence[Objective]) -> frozenset[tuple[str, str]]:

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from audit.analyses.explain import Known
+from audit.analyses.run_parts import Unknown
 from audit.logs import Run
 from audit.objectives.objective import Objective
 
@@ -18,6 +19,8 @@ _REPORTING = frozenset(
 )
 UNSAID = "(not given)"
 """Value of a field that only other runs give."""
+NOT_IDENTIFIABLE = "(not identifiable)"
+"""Value of a field of the objective that a run neither declares nor shows."""
 _LONGEST = 60
 
 
@@ -56,18 +59,38 @@ def declared_fields(run: Run) -> dict[str, Any]:
     return {field: value for field, value in flat.items() if value is not None and not _incidental(field)}
 
 
+def fields_of_runs(
+    runs: Sequence[Run], objectives: Sequence[Objective | None], unknown: Sequence[Unknown]
+) -> list[dict[str, Any]]:
+    """Fields of each run, dotted: what it declares, and its objective as far as it is known.
+
+    A field of a part that is unknown of a run is :data:`NOT_IDENTIFIABLE` there, whichever run has it.
+    """
+    of_objectives = [objective_fields(objective) for objective in objectives]
+    names = {name for fields in of_objectives for name in fields}
+    return [
+        declared_fields(run) | fields | {name: NOT_IDENTIFIABLE for name in names if _among(name, parts)}
+        for run, fields, parts in zip(runs, of_objectives, unknown, strict=True)
+    ]
+
+
+def _among(field: str, parts: Unknown) -> bool:
+    _, part, leaf = field.split(".")
+    # A KL in the reward shows in the advantages.
+    return part in parts and (part, leaf) != ("kl", "reward")
+
+
 def configurations(
-    labels: Sequence[str], known: Sequence[Known], objectives: Sequence[Objective | None]
+    labels: Sequence[str], known: Sequence[Known], fields: Sequence[Mapping[str, Any]]
 ) -> list[Configuration]:
     """Group runs that declare the same and whose logs show the same objective, in the order of their names.
 
     A run that declares nothing is a configuration of its own: nothing says what it is a seed of.
     """
     groups: dict[str, list[int]] = {}
-    for at, (one, objective) in enumerate(zip(known, objectives, strict=True)):
-        fields = declared_fields(one.rows.run) | objective_fields(objective)
+    for at, (one, given) in enumerate(zip(known, fields, strict=True)):
         silent = one.declared is None and not one.rows.run.manifest.config
-        key = f"alone {at}" if silent else msgspec.json.encode(fields, order="deterministic").decode()
+        key = f"alone {at}" if silent else msgspec.json.encode(given, order="deterministic").decode()
         groups.setdefault(key, []).append(at)
     grouped = [sorted(group, key=lambda at: labels[at]) for group in groups.values()]
     grouped.sort(key=lambda group: labels[group[0]])

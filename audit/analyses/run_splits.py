@@ -9,7 +9,7 @@ import msgspec
 
 from audit.analyses.effect import ObjectiveEffect
 from audit.analyses.run_clusters import Fork
-from audit.analyses.run_fields import UNSAID, shown
+from audit.analyses.run_fields import NOT_IDENTIFIABLE, UNSAID, shown
 from audit.stats import Estimate
 
 
@@ -50,6 +50,8 @@ class PairCause(msgspec.Struct, frozen=True):
     confidence: float | None
     """Of the first cause."""
     text: str
+    not_identifiable: list[str] = []
+    """Cause ids that these two logs cannot show."""
 
 
 Measure = Callable[[str, str], ObjectiveEffect | None]
@@ -98,6 +100,8 @@ def separating(fork: Fork, fields: Mapping[str, Mapping[str, Any]]) -> list[tupl
         constant = all(value == side[0] for side in (left, right) for value in side)
         if UNSAID in (left[0], right[0]) and not name.startswith("objective."):
             # A setting that one side does not give is not known to differ.
+            continue
+        if NOT_IDENTIFIABLE in (left[0], right[0]):
             continue
         if constant and left[0] != right[0]:
             found.append((name, left[0], right[0]))

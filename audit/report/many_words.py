@@ -66,7 +66,9 @@ def distance(matrix: DistanceMatrix, a: str, b: str) -> str:
 def first_cause(pair: PairCause) -> str:
     """The first cause with its share, and how many follow."""
     if not pair.causes:
-        return "nothing beyond seed noise"
+        parts = [c.removeprefix("objective.") for c in pair.not_identifiable if c.startswith("objective.")]
+        unseen = f"none found; not identifiable: {', '.join(dict.fromkeys(parts))}"
+        return unseen if parts else "nothing beyond seed noise"
     share = f" {fmt.percent(pair.share)}" if pair.share else ""
     more = f", and {len(pair.causes) - 1} more" if len(pair.causes) > 1 else ""
     return f"{pair.causes[0]}{share}{more}"
@@ -104,6 +106,11 @@ def skips(x: ManyExplanation) -> list[str]:
     """What was skipped or left out, with the reason."""
     left_out = [f"{broken.path}: {broken.error}" for broken in x.left_out]
     return [*left_out, *map(skipped_in_words, x.skipped)]
+
+
+def unseen(x: ManyExplanation) -> list[str]:
+    """Parts of the objective that runs neither declare nor show, and what would show them."""
+    return [f"{each.cause}: needs {each.needs}" for each in x.verdict.not_identifiable]
 
 
 def parameters(x: ManyExplanation) -> list[tuple[str, str]]:

@@ -31,6 +31,9 @@ def show_many(explanation: ManyExplanation, console: Console | None = None) -> N
     _splits(page, explanation)
     _pairs(page, explanation)
     _seeds(page, explanation)
+    if unseen := words.unseen(explanation):
+        page.heading("Not identifiable")
+        page.listing(unseen, most=6)
     skips = words.skips(explanation)
     if skips:
         page.heading("Skipped")
