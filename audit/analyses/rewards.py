@@ -21,6 +21,8 @@ from audit.analyses.text_codes import NEEDS
 from audit.errors import MissingColumn
 from audit.facts.rows import RunRows
 
+_COMPONENTS = "components of the reward"
+
 
 class Unscored(msgspec.Struct, frozen=True):
     """Responses of the first inner pass whose reward is not a number."""
@@ -63,8 +65,12 @@ def reward_breakdown(rows: RunRows) -> RewardBreakdown:
     skips, samples = Skips(rows), samples_of(rows)
     named = [("reward", samples.reward)]
     made = None
-    if not skips.lacks("components of the reward", "reward_components"):
-        parts = components_of(samples, component_values(rows))
+    lacking = skips.lacks(_COMPONENTS, "reward_components")
+    values = {} if lacking else component_values(rows)
+    if not values and not lacking:
+        skips.add(_COMPONENTS, "a value in reward_components")
+    if values:
+        parts = components_of(samples, values)
         named += zip(parts.names, parts.values.T, strict=True)
         made = signal(samples, parts) if samples.num_groups else None
     described = [reward_part(samples, name, values) for name, values in named]

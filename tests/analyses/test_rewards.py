@@ -241,3 +241,14 @@ def test_a_component_may_be_called_reward(tmp_path) -> None:
     _, result = broken_down(tmp_path / "run", data)
     assert [part.name for part in result.components] == ["reward"]
     assert len(result.changes) == 2
+
+
+@pytest.mark.parametrize("empty", [{}, {"accuracy": None}, {"accuracy": float("nan")}])
+def test_components_that_hold_nothing_are_skipped(tmp_path, empty) -> None:
+    data = rollouts(epochs=1)
+    for row in data:
+        row["reward_components"] = empty
+    _, found = broken_down(tmp_path / "run", data)
+    assert found.components == []
+    assert found.signal is None
+    assert "reward_components" in {s.check: s.needs for s in found.skipped}["components of the reward"]
