@@ -67,15 +67,16 @@ def import_log(
         raise AuditError(msg)
     from audit.importers import IMPORTERS
     from audit.importers.into import import_into
-    from audit.importers.mapping import mapping_near, read_mapping
+    from audit.importers.mapping import read_mapping
     from audit.importers.opening import choose
+    from audit.importers.said import mapping_of
     from audit.logs.places import readable
 
     with readable(path):
         if not path.exists():
             msg = f"{path}: no such file or directory."
             raise AuditError(msg)
-        said = read_mapping(mapping) if mapping is not None else mapping_near(path)
+        said = read_mapping(mapping) if mapping is not None else mapping_of(path, IMPORTERS)
         asked = _merged(
             said, format_name=format_name, columns=column or [], group_size=group_size, grouping=grouping
         )
@@ -93,7 +94,7 @@ def import_log(
 
 
 def _merged(
-    said: Mapping | None,
+    said: Mapping,
     *,
     format_name: str | None,
     columns: list[str],
@@ -104,17 +105,15 @@ def _merged(
     import msgspec
 
     from audit.errors import UnknownName
-    from audit.importers.mapping import Mapping
 
-    base = said or Mapping()
     if grouping is not None and grouping not in (known := ("blocks", "prompt", "given")):
         raise UnknownName.of("grouping", grouping, known)
     return msgspec.structs.replace(
-        base,
-        format=format_name or base.format,
-        columns={**base.columns, **dict(map(_pair, columns))},
-        group_size=group_size or base.group_size,
-        grouping=grouping or base.grouping,
+        said,
+        format=format_name or said.format,
+        columns={**said.columns, **dict(map(_pair, columns))},
+        group_size=group_size or said.group_size,
+        grouping=grouping or said.grouping,
     )
 
 
@@ -128,15 +127,23 @@ def _pair(text: str) -> tuple[str, str]:
 
 def _unknown(path: Path) -> str:
     """Why nothing takes a path, and what to do."""
-    from audit.logs.catalogue import is_run_directory
-
-    if path.suffix == ".parquet" or (path.is_dir() and is_run_directory(path)):
-        return f"{path}: is a run of the rollout schema already, or lacks columns; open it as it is."
     from audit.importers import find_runs
+    from audit.importers.generic.unmapped import explain_unmapped
+    from audit.logs.catalogue import is_run_directory, open_native
 
+    try:
+        open_native(path)
+    except AuditError as error:
+        why = error
+    else:
+        return f"{path}: is a run of the rollout schema already; open it as it is."
     if path.is_dir() and (within := [str(entry.path) for entry in find_runs(path) if entry.path != path]):
         some = ", ".join(within[:3]) + (f" and {len(within) - 3} more" if len(within) > 3 else "")
         return f"{path}: holds logs, but is none itself; import one of: {some}."
+    if (told := explain_unmapped(path, why, listing=False)) is not None:
+        return str(told)
+    if path.suffix == ".parquet" or (path.is_dir() and is_run_directory(path)):
+        return str(why)
     return (
         f"{path}: no format takes this for its own; rlaudit import --formats lists them, --format says one."
     )

@@ -9,8 +9,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from audit.errors import AuditError, MissingColumn
 from audit.logs import find_runs, open_run
-from audit.logs.catalogue import FOREIGN_OPENERS
+from audit.logs.catalogue import EXPLAINERS, FOREIGN_OPENERS
 from audit.logs.run import Run
 
 if TYPE_CHECKING:
@@ -30,14 +31,20 @@ def __getattr__(name: str) -> Any:
 
 
 def _open(path: Path, listing: bool) -> Run | None:
-    from audit.importers.mapping import Mapping, mapping_near
     from audit.importers.opening import choose, open_foreign
     from audit.importers.registry import IMPORTERS
+    from audit.importers.said import mapping_of
 
-    mapping = mapping_near(path) or Mapping()
-    options = mapping.options()
+    mapping = mapping_of(path, IMPORTERS)
     found = choose(path, IMPORTERS, mapping.format, mapping.columns)
-    return None if found is None else open_foreign(path, found[0], options, listing=listing)
+    return None if found is None else open_foreign(path, found[0], mapping.options(), listing=listing)
+
+
+def _explain(path: Path, error: AuditError | None, listing: bool) -> MissingColumn | None:
+    from audit.importers.generic.unmapped import explain_unmapped
+
+    return explain_unmapped(path, error, listing)
 
 
 FOREIGN_OPENERS[:] = [_open]
+EXPLAINERS[:] = [_explain]

@@ -8,11 +8,13 @@
     reward = "grade"
     logp_sampler = "meta.vllm_logprobs"
 
-With it every command and the dashboard open the log; ``rlaudit import`` takes it with ``--mapping`` too.
+It lies in the folder of the log or in the folder above. With it every command
+and the dashboard open the log; ``rlaudit import`` takes it with ``--mapping`` too.
 """
 
 from __future__ import annotations
 
+import os
 import tomllib
 from pathlib import Path
 
@@ -20,6 +22,7 @@ import msgspec
 
 from audit.errors import BadLog, UnknownName
 from audit.importers.interface import Grouping, Options
+from audit.logs.places import is_remote
 from audit.schema import BY_NAME
 
 FILE_NAME = "rlaudit.toml"
@@ -84,7 +87,13 @@ def mapping_near(path: Path) -> Mapping | None:
     BadLog
         It cannot be read.
     """
-    folder = path if path.is_dir() else path.parent
-    beside = (folder, folder.parent) if folder == path else (folder,)
-    file = next((place / FILE_NAME for place in beside if (place / FILE_NAME).is_file()), None)
+    file = mapping_file(path)
     return None if file is None else read_mapping(file)
+
+
+def mapping_file(path: Path) -> Path | None:
+    """Return the file of :func:`mapping_near`."""
+    folder = path if path.is_dir() else path.parent
+    # The parent of "." or ".." is not in the name.
+    above = folder.parent if is_remote(folder) else Path(os.path.abspath(folder)).parent
+    return next((place / FILE_NAME for place in (folder, above) if (place / FILE_NAME).is_file()), None)

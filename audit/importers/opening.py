@@ -23,6 +23,7 @@ from audit.logs.cache_place import cache_place, claim, user_place
 from audit.logs.catalogue import open_native
 from audit.logs.manifest import Manifest
 from audit.logs.run import Run
+from audit.schema import TOKEN_LISTS
 
 GENERIC = "generic"
 LEAST = 0.3
@@ -57,7 +58,8 @@ def choose(
 ) -> tuple[Importer, Detection] | None:
     """Return the importer of the format that somebody said, else the surest; None where none is.
 
-    Where somebody said what columns are called, a format that names its own is not taken: generic is.
+    Where somebody said what columns are called, generic is taken, also for files that it would not take by
+    itself.
 
     Raises
     ------
@@ -68,11 +70,12 @@ def choose(
     """
     if said is None:
         found = detect(path, importers)
-        if found is None or found[0].takes.issuperset(columns):
+        if not columns or (found is not None and found[0].takes.issuperset(columns)):
             return found
-        said = GENERIC
-    importer = named(said, importers)
+    importer = named(said or GENERIC, importers)
     seen = importer.detect(path)
+    if seen is None and said is None:
+        return None
     if seen is None:
         other = detect(path, importers)
         looks = f"; it looks like {other[0].name}: {other[1].reason}" if other else ""
@@ -151,7 +154,10 @@ def opened(place: Path, source: Source, importer: Importer, report: Report, told
 
 
 def with_options(manifest: Manifest, options: Options) -> Manifest:
-    """Return a manifest with the group size that somebody said, where it has none."""
+    """Return a manifest with what somebody said of the log, where it does not say that itself."""
+    tokens = not manifest.declared and not options.columns.keys().isdisjoint(("length", *TOKEN_LISTS))
+    if tokens and manifest.length_unit == "characters":
+        manifest = msgspec.structs.replace(manifest, length_unit="tokens")
     if options.group_size is None or manifest.group_size is not None:
         return manifest
     return msgspec.structs.replace(manifest, group_size=options.group_size)

@@ -11,7 +11,7 @@ import msgspec
 import pyarrow as pa
 
 from audit.counted import plural
-from audit.errors import AuditError, BadLog
+from audit.errors import AuditError, BadLog, MissingColumn
 from audit.logs.files import (
     ROLLOUTS,
     Identity,
@@ -36,6 +36,13 @@ FOREIGN_OPENERS: list[Callable[[Path, bool], Run | None]] = []
 
 An opener returns None unless this very path (not something below it) is a log of its format. Its second
 argument says that a directory of runs is being listed, where none may take long.
+"""
+
+EXPLAINERS: list[Callable[[Path, AuditError | None, bool], MissingColumn | None]] = []
+"""Asked in turn of a path that is no log; importers append to it.
+
+An explainer is told what opening the path as a log of the rollout schema gave, and whether runs are being
+listed, where it says nothing of files that are no rollouts. It returns the error to show, or None.
 """
 
 
@@ -76,7 +83,7 @@ def open_run(path: str | Path) -> Run:
         except AuditError as error:
             run = _open_foreign(path, listing=False)
             if run is None:
-                raise _several(path) or error from None
+                raise _several(path) or _explained(path, error) or error from None
             return run
 
 
@@ -85,7 +92,8 @@ def find_runs(root: str | Path) -> list[RunEntry]:
 
     A run is a directory with a run.json or with ``rollouts/*.parquet``, a foreign log, or a directory whose
     own Parquet files are rollouts; nothing inside a run is a run of its own. Only footers are read. A run
-    that cannot be opened is listed with its error.
+    that cannot be opened is listed with its error, and so is a folder whose files look like rollouts and lack
+    columns.
 
     Raises
     ------
@@ -102,7 +110,9 @@ def find_runs(root: str | Path) -> list[RunEntry]:
             entry = _entry(folder)
             if entry is not None:
                 entries.append(entry)
-                subfolders.clear()
+                # A table that lies above runs, and may be of them, hides none.
+                if not isinstance(entry.error, MissingColumn) or is_run_directory(folder):
+                    subfolders.clear()
     return sorted(entries, key=lambda entry: numeric_order(entry.path.as_posix()))
 
 
@@ -129,13 +139,21 @@ def _entry(folder: Path) -> RunEntry | None:
 
 
 def _open_loose(folder: Path) -> Run | None:
-    """Open a folder whose own Parquet files are rollouts; other Parquet files are nothing to report."""
-    if not any(is_parquet_name(entry.name) for entry in folder.iterdir()):
-        return None
-    try:
-        return open_native(folder)
-    except AuditError:
-        return None
+    """Open a folder whose own Parquet files are rollouts; files of something else are nothing to report."""
+    error = None
+    if any(is_parquet_name(entry.name) for entry in folder.iterdir()):
+        try:
+            return open_native(folder)
+        except AuditError as found:
+            error = found
+    told = _explained(folder, error, listing=True)
+    if told is not None:
+        raise told
+    return None
+
+
+def _explained(path: Path, error: AuditError | None, *, listing: bool = False) -> MissingColumn | None:
+    return next((told for each in EXPLAINERS if (told := each(path, error, listing)) is not None), None)
 
 
 def _folders(root: Path) -> Iterator[tuple[Path, list[str]]]:
@@ -156,11 +174,16 @@ def _open_foreign(path: Path, *, listing: bool) -> Run | None:
 
 
 def _several(path: Path) -> BadLog | None:
-    """The error of a folder that is no log and holds foreign ones; None where it holds none."""
+    """The error of a folder that is no log and holds some; None where it holds none."""
     if not is_directory(path) or is_run_directory(path):
         return None
-    within = [entry.path for entry in find_runs(path) if entry.run is not None and entry.path != path]
-    return _not_one(path, [folder.relative_to(path).as_posix() for folder in within]) if within else None
+    within = [entry for entry in find_runs(path) if entry.path != path]
+    opened = [entry.path.relative_to(path).as_posix() for entry in within if entry.run is not None]
+    if opened:
+        return _not_one(path, opened)
+    if not within:
+        return None
+    return BadLog(f"{path}: holds {plural(len(within), 'run')}, none of which can be read. {within[0].error}")
 
 
 def _not_one(path: Path, nested: list[str]) -> BadLog:

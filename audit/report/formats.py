@@ -38,15 +38,37 @@ prints the line that writes the same beside it as a plain file; it is run where 
 _MAPPING = """
 ## A mapping beside the log: rlaudit.toml
 
-In the folder of the log, or beside that folder:
+`--column`, `--format`, `--group-size` and `--grouping` are options of `rlaudit import` alone. A mapping says
+the same to every command and the dashboard. It lies in the folder of the log or in the folder above, where
+one serves several logs, and means the same for a file and for its folder:
 
-    format = "generic"             # as --format; default: found out
+    format = "generic"             # as --format; default: found out, and generic where columns are named
     group_size = 8                 # as --group-size: where rows have no group id
     grouping = "blocks"            # as --grouping: "blocks", "prompt", "given"
 
     [columns]                      # as --column: column of the schema = name in the log, or a dotted path
     reward = "grade"
     logp_sampler = "meta.vllm_logprobs"
+
+A log that lacks a name is refused with the columns that were found, and with the lines to write. A directory
+lists it with that reason if its files look like rollouts: a score and an answer or its tokens.
+
+## What no column says: run.json
+
+A `run.json` in the folder of a log is read for what the rows cannot say; every field may be absent:
+
+    {
+      "run_id": "seq",
+      "objective": {"name": "grpo", "aggregation": {"kind": "token-mean"}},
+      "framework": {"name": "trl", "version": "0.22.0"},
+      "group_size": 8,
+      "seed": 1
+    }
+
+`objective` is a name of [the catalogue](objectives.md), or fields of one, with `name` on top of that entry.
+Also read: `model`, `reference`, `config` (the framework's own), `sampling`, `data`, `length_unit`
+([the schema](../schemas/run.v1.schema.json)). Formats of a framework also take a `run.json` of that framework
+up to two folders above; without one they look there for the trainer's config.
 
 ## Names that are taken for columns
 

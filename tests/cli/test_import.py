@@ -10,6 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from jsonschema import validate
 
@@ -77,6 +79,46 @@ def test_a_mapping_beside_the_log_serves_every_command(rlaudit, log) -> None:
     for verb in ("summary", "check", "length", "groups"):
         done = rlaudit(verb, log)
         assert done.code == 0, (verb, done.err)
+
+
+@pytest.fixture
+def odd_parquet(tmp_path):
+    """A folder with a Parquet file of which no name is known."""
+    path = tmp_path / "odd" / "log.parquet"
+    path.parent.mkdir()
+    pq.write_table(
+        pa.table({"it": [0, 0], "task": ["q", "q"], "grade": [0.0, 1.0], "toks": [[1, 2], [3]]}), path
+    )
+    return path
+
+
+NAMED = ("prompt=task", "reward=grade", "step=it", "token_ids=toks")
+
+
+@pytest.mark.parametrize("folder", [False, True])
+def test_columns_that_were_said_need_no_format(rlaudit, odd_parquet, tmp_path, folder) -> None:
+    path = odd_parquet.parent if folder else odd_parquet
+    refused = rlaudit("import", path, tmp_path / "run")
+    assert refused.code == 2
+    assert "It has it, task, grade, toks. Say which is which, as in: rlaudit import" in refused.err
+    assert "rlaudit.toml with the lines '[columns]' and" in refused.err
+    flags = [word for pair in NAMED for word in ("--column", pair)]
+    done = rlaudit("import", path, tmp_path / "run", *flags, "--json")
+    assert (done.code, json.loads(done.out)["format"]) == (0, "generic")
+    run = open_run(tmp_path / "run")
+    assert run.responses(["reward"])["reward"].to_pylist() == [0.0, 1.0]
+    # Tokens were named, so lengths are of tokens though no other name told so.
+    assert run.manifest.length_unit == "tokens"
+
+
+def test_a_run_of_the_schema_is_said_to_be_one(rlaudit, log, tmp_path) -> None:
+    rlaudit("import", log, tmp_path / "run", *FLAGS)
+    for path in (tmp_path / "run", next((tmp_path / "run" / "rollouts").iterdir())):
+        done = rlaudit("import", path, tmp_path / "again")
+        assert (done.code, "is a run of the rollout schema already; open it as it is." in done.err) == (
+            2,
+            True,
+        )
 
 
 @pytest.mark.parametrize(

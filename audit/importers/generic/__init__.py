@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import re
-import zlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
 
 import msgspec
-import pyarrow as pa
 
 from audit.errors import BadLog, closest
-from audit.importers.generic.columns import TARGETS, Plan, missing, plan_of, unknown
+from audit.importers.generic.columns import TARGETS, Plan, is_named, lacking, missing, plan_of, unknown
 from audit.importers.generic.files import kind_of, records_of
+from audit.importers.generic.folders import NO_RECORDS, files_in
+from audit.importers.generic.heads import Head, head_of, head_of_records
+from audit.importers.generic.unmapped import how_to_say
 from audit.importers.generic.values import numbered, rows_of
 from audit.importers.interface import Book, Detection, Importer, Row, Source, Unit
-from audit.importers.mapping import FILE_NAME, mapping_near
+from audit.importers.mapping import mapping_near
 from audit.importers.repeats import REPEATED, Repeats
 from audit.importers.values import OddValue
-from audit.logs.files import ROLLOUTS, numeric_order
+from audit.logs.files import ROLLOUTS
 from audit.logs.manifest import Manifest, read_manifest
 from audit.schema import COLUMNS, LOG_PROBS, TOKEN_LISTS
 
@@ -29,7 +29,6 @@ PEEKED = 200
 _STEP_FILE = re.compile(r"(?:^|step|iter|iteration|batch)[-_ ]*(\d+)$", re.IGNORECASE)
 _BESIDE = ("wandb", "runs", "tensorboard", "trackio", "metrics", "checkpoint", "logs")
 _OURS = {"prompt_id", "group_id", "sample_index"}
-_NO_RECORDS = {"run.json", "config.json", "args.json", "training_args.json", "trainer_state.json"}
 
 
 def detect(path: Path) -> Detection | None:
@@ -41,11 +40,11 @@ def detect(path: Path) -> Detection | None:
     """
     if path.is_file():
         kind = kind_of(path)
-        if kind is None or path.name in _NO_RECORDS:
+        if kind is None or path.name in NO_RECORDS:
             return None
         lacking = kind == ".parquet" and _lacks(path, path)
         return Detection(0.05 if lacking else _sure(path, path), f"records in {path.name}")
-    files = _files(path) if path.is_dir() and not (path / ROLLOUTS).is_dir() else []
+    files = files_in(path) if path.is_dir() and not (path / ROLLOUTS).is_dir() else []
     if not files:
         return None
     folders = (f for f in path.iterdir() if f.is_dir() and not f.name.startswith((".", "_", *_BESIDE)))
@@ -58,7 +57,7 @@ def units(path: Path) -> list[Unit]:
     """One a file where files are named by step, else one for all: shards share groups."""
     if path.is_file():
         return [Unit(path.name, (path,))]
-    files = _files(path)
+    files = files_in(path)
     steps = [_step_of(file) for file in files]
     if None not in steps and len(set(steps)) == len(steps):
         return [Unit(file.name, (file,)) for file in files]
@@ -95,8 +94,8 @@ def manifest(path: Path) -> Manifest:
     found = read_manifest(folder, run_id=name or None)
     if found.declared:
         return found
-    files = [path] if path.is_file() else _files(path)
-    plan = plan_of(_names(files[0]), _declared(path)) if files else None
+    files = [path] if path.is_file() else files_in(path)
+    plan = _plan(files[0], path) if files else None
     text_only = plan is not None and not plan.sources.keys() & {"length", *TOKEN_LISTS}
     return msgspec.structs.replace(found, length_unit="characters") if text_only else found
 
@@ -105,9 +104,8 @@ def _rows(file: Path, source: Source, book: Book, repeats: Repeats) -> Iterator[
     declared = source.options.columns
     stream = records_of(file, book)
     first = list(islice(stream, PEEKED))
-    names = list(dict.fromkeys(str(name) for record in first for name in record))
     if first:
-        _check(names, declared, book)
+        _check(head_of_records(first), source, book)
     plans: dict[tuple[str, ...], Plan] = {}
     for number, record in enumerate(chain(first, stream)):
         keys = tuple(map(str, record))
@@ -130,18 +128,16 @@ def _rows(file: Path, source: Source, book: Book, repeats: Repeats) -> Iterator[
         yield from made
 
 
-def _check(names: list[str], declared: dict[str, str], book: Book) -> None:
+def _check(head: Head, source: Source, book: Book) -> None:
     """Refuse a file that lacks what is needed, and say which names mean nothing."""
+    names, declared, log = list(head), source.options.columns, source.path
     for column, name in declared.items():
-        if name not in names and name.split(".")[0] not in names:
+        if not is_named(name, names):
             msg = f"no record has {name!r}, which was declared to be {column}.{closest(name, names)}"
             raise BadLog(msg)
     plan = plan_of(names, declared)
-    if lacks := missing(plan):
-        msg = (
-            f"has no column for {' and none for '.join(lacks)}. It has {', '.join(names[:20]) or 'none'}. "
-            f"Say which is which: rlaudit import --column NAME=SOURCE, or [columns] in {FILE_NAME} beside it."
-        )
+    if lacks := lacking(plan):
+        msg = f"has no column for {' and none for '.join(missing(plan))}. {how_to_say(log, head, lacks)}"
         raise BadLog(msg)
     rest, asked = unknown(names, plan)
     if rest:
@@ -160,40 +156,30 @@ def _look(made: list[Row], book: Book) -> None:
 
 def _lacks(file: Path, log: Path) -> bool:
     """Whether a file lacks what is needed, or is a broken log of our own, of which opening it says more."""
-    names, declared = _names(file), _declared(log)
-    ours = kind_of(file) == ".parquet" and len(_OURS & set(names)) > 1 and not declared
-    return ours or bool(missing(plan_of(names, declared)))
+    names = head_of(file)
+    declared = _declared(log, names)
+    ours = kind_of(file) == ".parquet" and len(_OURS & names.keys()) > 1 and not declared
+    return ours or bool(lacking(plan_of(names, declared)))
 
 
 def _sure(file: Path, log: Path) -> float:
     """Confidence: more where tokens are named, which a text dump with the same names lacks."""
-    return 0.65 if plan_of(_names(file), _declared(log)).sources.keys() & set(TOKEN_LISTS) else 0.31
+    return 0.65 if _plan(file, log).sources.keys() & set(TOKEN_LISTS) else 0.31
 
 
-def _names(file: Path) -> list[str]:
-    """Names of the first records of a file; none where it cannot be read."""
-    try:
-        first: list[dict[str, Any]] = list(islice(records_of(file, Book()), 3))
-    except (OSError, EOFError, zlib.error, BadLog, ValueError, pa.ArrowException):
-        return []
-    return list(dict.fromkeys(str(name) for record in first for name in record))
-
-
-def _declared(path: Path) -> dict[str, str]:
+def _declared(path: Path, names: Collection[str]) -> dict[str, str]:
+    """What a mapping near the log says of columns that are there; it may be of other logs as well."""
     try:
         mapping = mapping_near(path)
     except BadLog:
         return {}
-    return {} if mapping is None else mapping.columns
+    columns = {} if mapping is None else mapping.columns
+    return {column: source for column, source in columns.items() if is_named(source, names)}
 
 
-def _files(path: Path) -> list[Path]:
-    """Files of records of the most frequent kind of a folder, in numeric order."""
-    found = [f for f in path.iterdir() if f.name[0] not in "._" and kind_of(f) and f.name not in _NO_RECORDS]
-    found = [f for f in found if f.is_file() and not f.name.startswith(("metrics", "wandb-"))]
-    kinds = [kind_of(f) for f in found]
-    most = max(sorted({k for k in kinds if k}), key=kinds.count, default=None)
-    return sorted((f for f in found if kind_of(f) == most), key=lambda f: numeric_order(f.name))
+def _plan(file: Path, log: Path) -> Plan:
+    names = head_of(file)
+    return plan_of(names, _declared(log, names))
 
 
 def _step_of(file: Path) -> int | None:

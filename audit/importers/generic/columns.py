@@ -72,6 +72,12 @@ for _target, _names in ALIASES.items():
     for _name in _names.split():
         _TAKEN.setdefault(_name, []).append(_target)
 
+_NEEDED = {
+    "prompt": ("prompt", "prompt_id", "prompt_token_ids", "messages"),
+    "reward": ("reward", "reward_components", "advantage"),
+}
+"""What a log must have to be read at all → the columns of which one is enough."""
+
 
 class Plan(NamedTuple):
     """Which names of a record mean what."""
@@ -109,14 +115,20 @@ def normal(name: str) -> str:
     return re.sub(r"\W+", "_", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.strip())).strip("_").lower()
 
 
+def lacking(plan: Plan) -> list[str]:
+    """Return the columns that a log lacks to be read at all."""
+    return [name for name, instead in _NEEDED.items() if plan.sources.keys().isdisjoint(instead)]
+
+
 def missing(plan: Plan) -> list[str]:
     """Return what a log lacks to be read at all, each with the names that would be taken."""
-    lacks = []
-    if not plan.sources.keys() & {"prompt", "prompt_id", "prompt_token_ids", "messages"}:
-        lacks.append(f"prompt (or prompt_id; also taken: {_listed('prompt')})")
-    if not plan.sources.keys() & {"reward", "reward_components", "advantage"}:
-        lacks.append(f"reward (also taken: {_listed('reward')})")
-    return lacks
+    also = {"prompt": "or prompt_id; "}
+    return [f"{name} ({also.get(name, '')}also taken: {_listed(name)})" for name in lacking(plan)]
+
+
+def is_named(source: str, names: Iterable[str]) -> bool:
+    """Tell whether a source, which may be a dotted path, starts at one of the names."""
+    return source in (held := set(names)) or source.split(".", 1)[0] in held
 
 
 def _listed(target: str) -> str:
