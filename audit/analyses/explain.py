@@ -219,6 +219,7 @@ def explain_known(of_a: Known, of_b: Known) -> Explanation:
             (inferred_a, inferred_b),
             outcomes,
             losses=(side_a.loss, side_b.loss),
+            declared=(side_a.declared, side_b.declared),
             changes=changes,
             skipped=skipped,
             not_identifiable=looked.unseen,

@@ -8,12 +8,14 @@ from collections.abc import Sequence
 import msgspec
 
 from audit.analyses.coalitions import TIE
+from audit.analyses.contradicted import advantages_in_words
 from audit.analyses.effect import SAME_DIRECTION, ObjectiveEffect, PartEffect
 from audit.analyses.findings import Cause, Effect, Unseen, finding
 from audit.analyses.infer import Inference
 from audit.analyses.loss_inference import LossInference
 from audit.analyses.skipped import Skipped
 from audit.analyses.timeline import Course
+from audit.objectives.objective import Objective
 from audit.stats import Estimate
 
 SMALL_SHARE = 0.01
@@ -49,6 +51,7 @@ def decide(
     outcomes: list[Effect],
     *,
     losses: Sequence[LossInference] = (),
+    declared: tuple[Objective | None, Objective | None] = (None, None),
     changes: dict[str, str] | None,
     skipped: list[Skipped],
     not_identifiable: Sequence[Unseen] = (),
@@ -60,8 +63,8 @@ def decide(
     ``changes`` are the parts in which the declared objectives differ (None: not both declare one); a part
     whose effect these logs cannot measure is still named, without a share. ``skipped`` are the checks that
     these logs cannot carry: what was not compared is not called noise. ``losses`` are what the logged scalars
-    of A and of B say. ``not_identifiable`` are causes
-    outside of the objective that they cannot show, ``parted`` the metrics in which the runs part, in order.
+    of A and of B say, ``declared`` their objectives. ``not_identifiable`` are causes outside of the objective
+    that they cannot show, ``parted`` the metrics in which the runs part, in order.
     """
     if same_log:
         return Verdict([], SAME_LOG)
@@ -77,27 +80,35 @@ def decide(
             summary = f"{part} is declared to differ ({change}); these logs cannot say how much that moves."
             causes.append(finding(f"objective.{part}", 0.5, summary, {"change": change}))
     causes += sorted(other, key=lambda cause: -cause.confidence)
-    said = _contradictions(inferred, losses) + _text(causes, whole, outcomes, skipped)
-    return Verdict(causes, said + _when(parted) + _unseen(not_identifiable), list(not_identifiable))
+    contradictions = _contradictions(inferred, declared, losses)
+    said = [contradictions, _text(causes, whole, outcomes, skipped)]
+    # What explains the difference comes first; where nothing does, what a log shows against its declaration.
+    told = " ".join(filter(None, reversed(said) if causes else said))
+    return Verdict(causes, told + _when(parted) + _unseen(not_identifiable), list(not_identifiable))
 
 
-def _contradictions(inferred: tuple[Inference, Inference], losses: Sequence[LossInference]) -> str:
-    """What a log shows against its own declaration comes first: every other number rests on it."""
-    sentences = []
-    for name, side in zip(("A", "B"), inferred, strict=True):
+def _contradictions(
+    inferred: tuple[Inference, Inference],
+    declared: tuple[Objective | None, Objective | None],
+    losses: Sequence[LossInference],
+) -> str:
+    """What the logs show against their own declarations."""
+    by_words: dict[str, list[str]] = {}
+    for name, side, objective in zip("AB", inferred, declared, strict=True):
         if side.agrees is False and side.best is not None:
-            fit = (
-                f"they fit {side.best.describe()}"
-                if side.status == "fits"
-                else "no candidate fits them either"
-            )
-            sentences.append(f"{name}'s advantages are not those that it declares; {fit}. ")
-    for name, loss in zip("AB", losses, strict=False):
-        if loss.contradictions:
-            sentences.append(
-                f"{name}'s logged loss is not the one that it declares: {'; '.join(loss.contradictions)}. "
-            )
-    return "".join(sentences)
+            by_words.setdefault(advantages_in_words(side, objective), []).append(name)
+    sentences = [
+        f"{names[0]}'s advantages are not those that it declares{words}."
+        if len(names) == 1
+        else f"The advantages of A and B are not those that they declare{words}."
+        for words, names in by_words.items()
+    ]
+    sentences += [
+        f"{name}'s logged loss is not the one that it declares: {'; '.join(loss.contradictions)}."
+        for name, loss in zip("AB", losses, strict=False)
+        if loss.contradictions
+    ]
+    return " ".join(sentences)
 
 
 def _whole(effects: list[ObjectiveEffect]) -> ObjectiveEffect | None:
