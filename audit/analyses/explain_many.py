@@ -30,7 +30,7 @@ from audit.objectives.objective import Objective
 MOST_RUNS = 50
 """More runs would be a page that nobody reads, and 1,225 distances."""
 ALL_PAIRS = 6
-"""Up to so many runs every pair is explained one by one; beyond, the medoids of the clusters are."""
+"""Up to so many runs every pair is explained one by one; of more, medoids of clusters and runs in none."""
 SAME_OBJECTIVE = 0.02
 """1 - cosine up to which runs are one cluster; heuristic."""
 SAME_OUTCOME = 3.0
@@ -174,11 +174,13 @@ def _tail(run: Run, depth: int) -> tuple[str, ...]:
 
 
 def _pairs(labels: Sequence[str], sides: Sequence[Known], clusters: Sequence[Cluster]) -> list[PairCause]:
-    """Explain every pair of a few runs; of many, every pair of medoids."""
+    """Explain every pair of a few runs; of many, every pair of medoids and of runs in no cluster."""
     chosen = list(range(len(labels)))
     if len(labels) > ALL_PAIRS:
-        medoids = [labels.index(cluster.medoid) for cluster in clusters] or chosen
-        chosen = sorted(medoids[:ALL_PAIRS])
+        clustered = {run for cluster in clusters for run in cluster.runs}
+        medoids = [labels.index(cluster.medoid) for cluster in clusters]
+        alone = [at for at, label in enumerate(labels) if label not in clustered]
+        chosen = sorted([*medoids, *alone][:ALL_PAIRS])
     made = []
     for i, j in pairs_of(len(chosen)):
         a, b = chosen[i], chosen[j]

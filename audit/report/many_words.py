@@ -123,5 +123,8 @@ def parameters(x: ManyExplanation) -> list[tuple[str, str]]:
         ("clusters (heuristic)", f"average linkage, cut at 1 - cosine {x.cut:g}"),
         ("clusters of outcomes (heuristic)", f"the same, cut at {x.outcome_cut:g} standard deviations"),
         ("shares", "exact Shapley values between the medoids of the two sides, on the pooled rollouts"),
-        ("explained pairs", f"all of up to {ALL_PAIRS} runs; of more, those of the clusters' medoids"),
+        (
+            "explained pairs",
+            f"all of up to {ALL_PAIRS} runs; of more, those of the clusters' medoids and of runs in none",
+        ),
     ]

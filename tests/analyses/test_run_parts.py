@@ -113,6 +113,20 @@ def test_runs_that_declare_everything_have_nothing_unknown(runs) -> None:
     assert made.verdict.text.startswith("3 runs of 2 configurations. Their objectives form 2 clusters: ")
 
 
+def test_of_many_runs_one_that_is_in_no_cluster_is_still_explained(runs, tmp_path) -> None:
+    more = [
+        write(tmp_path / f"{name}-{seed}", logged(seed), objective.to_dict())
+        for name, objective in (("seq", BY_SEQUENCE), ("tok", BY_TOKEN))
+        for seed in (7, 8, 9)
+    ]
+    made = explain_many([*more, runs["bare-std"]])
+    assert [(pair.a.split("-")[0], pair.b.split("-")[0]) for pair in made.pairs] == [
+        ("seq", "tok"),
+        ("seq", "bare"),
+        ("tok", "bare"),
+    ]
+
+
 def test_what_a_logged_loss_shows_is_known(tmp_path) -> None:
     def trained(name: str, seed: int, declared: Objective | None, loss_type: str):
         rows = with_advantages(rollouts(seed=seed, steps=6), standardised(0, 0.0))
