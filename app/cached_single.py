@@ -13,6 +13,7 @@ from audit.app.listing import Listed
 
 from audit.analyses.clip_curve import ClipCurve, clip_curve
 from audit.analyses.fitted import own_objective
+from audit.analyses.length_course import LengthCourses, length_courses
 from audit.analyses.length_ecdf import LengthDistributions, length_distributions
 from audit.analyses.prompt_course import PromptCourse, prompt_course
 from audit.analyses.prompt_factor import Factor, prompt_factors
@@ -34,6 +35,7 @@ def _clip_curve(run: Run) -> ClipCurve:
 
 _OF_RUN: dict[str, Callable[[Run], Any]] = {
     "lengths": lambda run: length_distributions(RunRows.read(run)),
+    "courses": lambda run: length_courses(RunRows.read(run)),
     "clip curve": _clip_curve,
 }
 
@@ -49,6 +51,12 @@ def _of_run(root: str, key: Key, kind: str) -> Any:
 def lengths(root: Path, listed: Listed) -> LengthDistributions | str:
     """Return how lengths are distributed in the thirds of a run, or the error as text."""
     result: LengthDistributions | str = _of_run(str(root), key_of(listed), "lengths")
+    return result
+
+
+def courses(root: Path, listed: Listed) -> LengthCourses | str:
+    """Return how lengths moved over a run, or the error as text."""
+    result: LengthCourses | str = _of_run(str(root), key_of(listed), "courses")
     return result
 
 

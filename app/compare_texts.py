@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import streamlit as st
-from audit.app import compared, look
+from audit.app import compared, look, parts
 from audit.app.context import Context
 from audit.app.listing import Listed
 
@@ -19,7 +19,7 @@ def show(context: Context, a: Listed, b: Listed) -> None:
     found = compared.prompts(context.root, a, b)
     if isinstance(found, str):
         st.info("These logs cannot be compared prompt by prompt:")
-        st.text(fmt.visible(found))
+        parts.say(found)
         return
     result: SharedPrompts = found
     if not result.prompts:
@@ -38,7 +38,7 @@ def show(context: Context, a: Listed, b: Listed) -> None:
         # Of the id alone: the address carries what is shown.
         format_func=fmt.visible,
     )
-    st.caption(_told(by_id[chosen]))
+    parts.caption(_told(by_id[chosen]))
     visits = [compared.visit(context.root, run, chosen, until=result.last_step) for run in (a, b)]
     texts = [visit.prompt for visit in visits if isinstance(visit, Visit) and visit.prompt]
     if texts:
@@ -59,7 +59,7 @@ def _sum_up(result: SharedPrompts) -> None:
             f" Mean reward on those that are shared: {fmt.number(reward.a)} in A, {fmt.number(reward.b)} "
             f"in B, B − A {moved}, n = {' / '.join(map(fmt.count, reward.n))}."
         )
-    st.caption(f"{shared}, {others}; up to step {fmt.count(result.last_step)}.{gap}")
+    parts.caption(f"{shared}, {others}; up to step {fmt.count(result.last_step)}.{gap}")
 
 
 def _told(prompt: SharedPrompt) -> str:
@@ -73,7 +73,7 @@ def _told(prompt: SharedPrompt) -> str:
 def _side(context: Context, run: Listed, visit: Visit | str, prompt_id: str, until: int) -> None:
     look.legend([(run.name, context.colours[run.name], "")])
     if isinstance(visit, str):
-        st.text(fmt.visible(visit))
+        parts.say(visit)
         return
     steps = [at for at in visit.steps if at <= until] or visit.steps
     if len(steps) > 1:
@@ -84,12 +84,12 @@ def _side(context: Context, run: Listed, visit: Visit | str, prompt_id: str, unt
             other = compared.visit(context.root, run, prompt_id, step=picked)
             visit = other if isinstance(other, Visit) else visit
     elif visit.step is not None:
-        st.caption(f"At step {fmt.count(visit.step)}, the only visit.")
+        parts.caption(f"At step {fmt.count(visit.step)}, the only visit.")
     if not visit.responses:
-        st.caption("No response to this prompt.")
+        parts.caption("No response to this prompt.")
     look.texts([(_about(response), response.text) for response in visit.responses])
     if visit.of > len(visit.responses):
-        st.caption(f"{len(visit.responses)} of {fmt.count(visit.of)} responses, the best first.")
+        parts.caption(f"{len(visit.responses)} of {fmt.count(visit.of)} responses, the best first.")
 
 
 def _about(response: Response) -> str:

@@ -26,9 +26,9 @@ def show_two(context: Context, a: Listed, b: Listed, timeline: Timeline) -> None
         first = timeline.parted[0] if timeline.parted else None
         st.markdown("**Which metric parted first**")
         if first is None:
-            st.caption("None beyond noise over the common steps.")
+            parts.caption("None beyond noise over the common steps.")
         parts.chart(lambda: parting_chart(timeline), "Steps from which each metric is apart", "parting")
-        st.caption(
+        parts.caption(
             "Thick: from where the gap has moved beyond noise of prompts and of its own wander, false "
             f"discovery rate {timeline.level:g} over all metrics and bins; at the very start: apart from the "
             "first bin on. One run a side: a strong wander cannot be told from a cause."
@@ -69,7 +69,7 @@ def _grid(
     curves: Curves, colours: Mapping[str, str], order: Sequence[str], courses: Mapping[str, Course]
 ) -> None:
     if not order:
-        st.caption("These logs hold no metric over steps.")
+        parts.caption("These logs hold no metric over steps.")
         return
     parted = [name for name in order if name in courses and courses[name].parted is not None]
     rest = [name for name in order if name not in courses]
@@ -78,7 +78,7 @@ def _grid(
     if courses and rest:
         st.markdown("**Not parted beyond noise, or not tested**")
     _cards(rest, curves, colours, courses)
-    st.caption("Bands: 95 %, resampling prompts. Each point is a bin of steps; n is in its tooltip.")
+    parts.caption("Bands: 95 %, resampling prompts. Each point is a bin of steps; n is in its tooltip.")
 
 
 def _cards(
@@ -103,21 +103,21 @@ def _card(
             parted = (moment.first_step, moment.last_step)
             st.badge(at_steps(course), color="red", icon=":material/call_split:")
         elif course is not None and course.state != "together":
-            st.caption(course.state, width="content")
+            parts.caption(course.state, width="content")
     parts.chart(
         lambda: curve_chart(curves, colours, parted=parted), f"{metric} over steps", f"curve-{metric}"
     )
     if course is not None and course.parted is not None:
         moment = course.moments[course.parted]
-        st.caption("B − A, moved since the first bin")
+        parts.caption("B − A, moved since the first bin")
         parts.chart(lambda: moved_chart(course), f"Gap in {metric} since the start", f"moved-{metric}")
         gap = fmt.interval(moment.moved, moment.low, moment.high, sign=True)
         n = " / ".join(map(fmt.count, moment.n))
         said = "There the gap has moved by" if course.parted else "In the first bin the gap is"
-        st.caption(f"{said} {gap}, p = {fmt.number(moment.p)} (corrected), n = {n}.")
+        parts.caption(f"{said} {gap}, p = {fmt.number(moment.p)} (corrected), n = {n}.")
 
 
 def _unread(unread: Sequence[str]) -> None:
     if unread:
-        st.caption("No curves of:")
+        parts.caption("No curves of:")
         st.text("\n".join(map(fmt.visible, unread)))

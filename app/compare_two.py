@@ -85,11 +85,11 @@ def _causes(x: Explanation) -> None:
         st.markdown("**Causes, ranked**")
         if x.verdict.causes:
             look.items([_cause(cause) for cause in x.verdict.causes])
-            st.caption(
+            parts.caption(
                 "share: of the difference in direction, with its 95 % interval; confidence: heuristic."
             )
         else:
-            st.caption("None beyond noise in what these logs can show.")
+            parts.caption("None beyond noise in what these logs can show.")
     with st.container(border=True):
         st.markdown("**Objectives as declared, and what the difference does**")
         _declared(x)
@@ -98,7 +98,7 @@ def _causes(x: Explanation) -> None:
         st.markdown("**Outcomes**")
         look.rows([_effect(effect) for effect in x.outcomes], right=("A", "B", "n"), whole=(_GAP, "apart?"))
         if not x.outcomes:
-            st.caption("Nothing came out that both logs hold.")
+            parts.caption("Nothing came out that both logs hold.")
     with right, st.container(border=True, height="stretch"):
         st.markdown("**What the logged advantages fit**")
         look.rows(
@@ -117,11 +117,11 @@ def _causes(x: Explanation) -> None:
 def _waterfall(x: Explanation) -> None:
     whole = max(x.effects, key=lambda effect: (len(effect.parts), len(effect.on)), default=None)
     if whole is None:
-        st.caption("The objectives are the same, or these logs cannot say how they differ.")
+        parts.caption("The objectives are the same, or these logs cannot say how they differ.")
         return
     parts.chart(lambda: waterfall_chart(whole), "Parts of 1 - cosine between the weights", "waterfall")
     on = on_rollouts(whole, x.runs)
-    st.caption(
+    parts.caption(
         f"Both objectives on the rollouts of {'both runs' if on == 'both' else on}; exact Shapley values, "
         f"95 % by prompt, n = {fmt.count(whole.distance.n)} responses, {fmt.count(whole.tokens)} tokens. "
         f"Size of B's weights: {fmt.factor_estimate(whole.log_scale)}."
@@ -134,7 +134,7 @@ def _declared(x: Explanation) -> None:
         look.items([(each.field, f"{each.a} → {each.b}", each.consequence) for each in told])
         return
     both = x.declared.a is not None and x.declared.b is not None
-    st.caption("No difference." if both else "Not both runs declare one.")
+    parts.caption("No difference." if both else "Not both runs declare one.")
 
 
 def _effect(effect: Effect) -> dict[str, object]:

@@ -20,7 +20,7 @@ def show(context: Context, a: Listed, b: Listed) -> None:
     found = compared.shifts(context.root, a, b)
     if isinstance(found, str):
         st.info("These logs cannot say where the weight falls:")
-        st.text(fmt.visible(found))
+        parts.say(found)
         return
     result: WeightShifts = found
     runs = (a.name, b.name)
@@ -44,7 +44,7 @@ def show(context: Context, a: Listed, b: Listed) -> None:
                 st.markdown("**What moves most from A to B**")
                 _most([(of, shift) for _, of, shifts in held.values() for shift in shifts])
     on = "both runs" if len(result.on) > 1 else "one run"
-    st.caption(
+    parts.caption(
         f"Each colour is the objective of that run, both weigh the rollouts of {on}: "
         f"n = {fmt.count(result.n)} responses; whiskers: 95 %, resampling prompts. The success rate of a "
         "prompt is estimated without the response's own group."
@@ -57,7 +57,7 @@ def _most(shifts: list[tuple[str, Shift]]) -> None:
     sure = [(of, shift) for of, shift in shifts if shift.moved.excludes(0.0)]
     sure.sort(key=lambda each: -abs(each[1].moved.value or 0.0))
     if not sure:
-        st.caption("No part gains or loses beyond its interval.")
+        parts.caption("No part gains or loses beyond its interval.")
         return
     look.rows(
         [

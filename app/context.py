@@ -14,10 +14,12 @@ from pathlib import Path
 import streamlit as st
 from audit.app import cached
 from audit.app.listing import Listed, directory
+from audit.app.pages import pages
 
 from audit.errors import AuditError
 from audit.report import format as fmt
 from audit.report.colours import colours_of
+from audit.report.page_words import on_page
 
 RUNS = "run"
 """Key of the picker, and parameter of the URL."""
@@ -53,8 +55,14 @@ def listing(root: str) -> tuple[Listed, ...]:
     return cached.found(root).listed
 
 
-def begin() -> Context:
-    """Return the directory, its runs and the choice; says so and stops where there is nothing to show."""
+def begin(page: str) -> Context:
+    """Return the directory, its runs and the choice; says so and stops where there is nothing to show.
+
+    Parameters
+    ----------
+    page : str
+        Path of the page in the URL; that of the list of runs is empty.
+    """
     logs = directory(sys.argv[1:])
     if logs is None:
         st.title("rlaudit")
@@ -66,12 +74,16 @@ def begin() -> Context:
             listed = listing(str(logs))
     except AuditError as error:
         st.error("This directory cannot be read:")
-        st.text(fmt.visible(error))
+        st.text(on_page(error, logs))
         st.stop()
     readable = [each.name for each in listed if not each.error]
-    _refuse_unknown(readable)
     with st.sidebar:
         st.text(fmt.visible(logs))
+    # The list shows what there is to choose from; another page would answer for other runs than were asked.
+    if _refuses_unknown(readable) and page:
+        st.page_link(pages()[""][0], label="Choose on the page Runs", icon=":material/table_rows:")
+        st.stop()
+    with st.sidebar:
         chosen = (
             st.multiselect(
                 "Runs",
@@ -88,12 +100,13 @@ def begin() -> Context:
     return Context(logs, listed, tuple(chosen))
 
 
-def _refuse_unknown(readable: list[str]) -> None:
-    """Say which names of the URL are no run of this directory; the picker leaves them out."""
+def _refuses_unknown(readable: list[str]) -> bool:
+    """Say which names of the URL are no run of this directory, and tell whether there are any."""
     unknown = [name for name in st.query_params.get_all(RUNS) if name not in readable]
     if unknown:
         st.error("Refused: the address names what is no run of this directory, or cannot be read.")
         st.text("\n".join(fmt.visible(name) for name in unknown[:5]))
+    return bool(unknown)
 
 
 def current() -> Context:
@@ -118,11 +131,9 @@ def one_run(context: Context) -> Listed:
     return context.run(name)
 
 
-def several_runs(context: Context, least: int = 1) -> list[Listed]:
+def several_runs(context: Context) -> list[Listed]:
     """Return the runs that a page of several shows: those chosen, else the first of the directory."""
-    names = list(context.chosen)
-    if len(names) < least:
-        names += [name for name in context.readable if name not in names][: least - len(names)]
+    names = list(context.chosen) or list(context.readable)[:1]
     if not names:
         nothing_to_show(context)
     return [context.run(name) for name in names]
@@ -142,7 +153,7 @@ def nothing_to_show(context: Context) -> None:
 
 def title(text: str, *runs: Listed) -> None:
     """Show the title of a page; the browser's tab names the runs as well."""
-    named = ", ".join(fmt.visible(run.run_id) for run in runs[:3])
+    named = ", ".join(fmt.visible(run.shown) for run in runs[:3])
     st.set_page_config(page_title=f"{text} · {named} · rlaudit" if named else f"{text} · rlaudit")
     st.title(text)
     if named:

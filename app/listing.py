@@ -33,6 +33,13 @@ class Listed(NamedTuple):
     written: float | None = None
     """When the youngest of them was written, in seconds since 1970; None for a place without such times."""
 
+    @property
+    def shown(self) -> str:
+        """Its path below the directory, and its run_id where the last folder is not called so."""
+        if self.name == ".":
+            return self.run_id
+        return self.name if self.run_id == self.name.rpartition("/")[2] else f"{self.name} ({self.run_id})"
+
 
 def directory(arguments: Sequence[str]) -> Path | None:
     """Return the directory given as ``-- --logs DIR``; it is chosen at the start and never in the page."""

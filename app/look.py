@@ -10,6 +10,7 @@ import streamlit as st
 from audit.app.small_table import show as rows
 
 from audit.report import format as fmt
+from audit.report.page_words import on_page
 
 __all__ = ["chip", "items", "lead", "legend", "rows", "texts"]
 
@@ -39,7 +40,7 @@ def legend(entries: Sequence[tuple[str, str, str]]) -> None:
 
 def lead(text: str, *, sentences: int = 1) -> None:
     """Show what an analysis concludes: the first sentences large, the rest below them; all of it escaped."""
-    said = fmt.visible(text).split(". ")
+    said = on_page(text).split(". ")
     first, rest = ". ".join(said[:sentences]), ". ".join(said[sentences:])
     stop = "." if rest else ""
     with st.container(border=True):
@@ -70,8 +71,8 @@ def items(entries: Sequence[tuple[str, str, str]]) -> None:
     made = [
         f'<div style="padding:.45em 0;{_LINE}"><div style="display:flex;flex-wrap:wrap;gap:0 1em;'
         f'justify-content:space-between"><b>{html.escape(fmt.visible(name))}</b>'
-        f'<span style="font-size:.875rem">{html.escape(fmt.visible(numbers))}</span></div>'
-        f'<div style="font-size:.875rem;opacity:.75">{html.escape(fmt.visible(said))}</div></div>'
+        f'<span style="font-size:.875rem">{html.escape(on_page(numbers))}</span></div>'
+        f'<div style="font-size:.875rem;opacity:.75">{html.escape(on_page(said))}</div></div>'
         for name, numbers, said in entries
     ]
     st.html("".join(made))

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 import streamlit as st
+from audit.app import parts
 
 from audit.errors import AuditError
 from audit.objectives.changes import Fields, changed, changes_between, read_changes, write_changes
@@ -48,7 +49,7 @@ def ask(start: Objective) -> Objective | None:
         except AuditError as problem:
             error = str(problem)
     st.error("This is no objective yet:")
-    st.text(fmt.visible(error))
+    parts.say(error)
     return None
 
 

@@ -7,11 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import streamlit as st
+from audit.app import context as ctx
 
 from audit.analyses.skipped import Skipped
 from audit.errors import AuditError
 from audit.report import format as fmt
 from audit.report.charts import Chart
+from audit.report.page_words import on_page, unbroken
 from audit.report.words import skipped_in_words
 from audit.stats import Estimate
 
@@ -20,9 +22,23 @@ def or_stop(result: Any) -> Any:
     """Return the result of an analysis; where it is an error, say it and stop the page."""
     if isinstance(result, str):
         st.warning("This log cannot answer that:")
-        st.text(fmt.visible(result))
+        say(result)
         st.stop()
     return result
+
+
+def say(text: object) -> None:
+    """Show what an analysis or an error says as plain text, in the words of a page."""
+    st.text(_said(text))
+
+
+def caption(text: str) -> None:
+    """Show a line of ours below what it is about; a number and its ``%`` stay on one line."""
+    st.caption(unbroken(text))
+
+
+def _said(text: object) -> str:
+    return on_page(text, ctx.current().root)
 
 
 def numbers(entries: Mapping[str, Estimate | None], of: str, *, percent: bool = False) -> None:
@@ -63,7 +79,7 @@ def chart(make: Callable[[], Chart], alt: str, key: str) -> bool:
     try:
         made = make()
     except AuditError as error:
-        st.info(fmt.visible(error))
+        st.info(_said(error))
         return False
     st.altair_chart(made, key=key, alt=alt)
     return True
@@ -90,8 +106,8 @@ def doubts_and_skips(doubts: Sequence[str], skipped: Sequence[Skipped], *, opene
     """
     if doubts:
         with st.expander(f"Doubts ({len(doubts)})", icon=":material/help:", expanded=True):
-            st.text("\n".join(f"• {fmt.visible(doubt)}" for doubt in doubts))
+            st.text("\n".join(f"• {_said(doubt)}" for doubt in doubts))
     if skipped:
         label = f"Not shown by this log ({len(skipped)})"
         with st.expander(label, icon=":material/visibility_off:", expanded=opened):
-            st.text("\n".join(f"• {fmt.visible(skipped_in_words(skip))}" for skip in skipped))
+            st.text("\n".join(f"• {_said(skipped_in_words(skip))}" for skip in skipped))

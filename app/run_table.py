@@ -18,7 +18,7 @@ FRESH = 120.0
 _FAR = 20.0
 """Curves share a scale unless together they span more than so many times the typical one; heuristic."""
 WRITING, CONTRADICTS, LEFT_OUT, READING, UNREADABLE = (
-    *("writing", "not as declared", "rows left out"),
+    *("writing", "≠ declared", "rows left out"),
     *("reading…", "not read"),
 )
 _BADGES = {
@@ -31,7 +31,7 @@ _BADGES = {
 
 ORDER = (
     *("colour", "run", "state", "declared", "responses", "reward", "mean reward", "lengths", "mean length"),
-    *("shown by the log", "steps", "tokens", "tier", "last write", "framework", "format"),
+    *("steps", "shown by the log", "tokens", "tier", "last write", "framework", "format"),
     "problems",
 )
 """Columns, the most asked for first."""
@@ -58,7 +58,7 @@ def row(listed: Listed, colour: str, written: float | None, now: float, found: R
     badges, told = _problems(found)
     return {
         **_known(listed, colour, written),
-        "state": ([WRITING] if written is not None and now - written < FRESH else []) + badges,
+        "state": badges + ([WRITING] if written is not None and now - written < FRESH else []),
         "reward": found.reward,
         "mean reward": fmt.estimate(summary.reward),
         "lengths": found.length,
@@ -89,30 +89,31 @@ def columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     whole = {name: config.NumberColumn(format="localized") for name in ("steps", "tokens")}
     return {
         "colour": config.ImageColumn("", width=36, help="The colour of the run on every page.", pinned=True),
-        "run": config.TextColumn("run", pinned=True, width=140),
+        "run": config.TextColumn("run", pinned=True, width=132),
         "state": config.MultiselectColumn(
             "state",
             options=list(_BADGES),
             color=list(_BADGES.values()),
-            width=80,
-            help=f"writing: a file was written in the last {FRESH:.0f} s (heuristic). not as declared: the "
-            "logged advantages contradict the objective of run.json.",
+            width=104,
+            help="≠ declared: the logged advantages contradict the objective of run.json. writing: a file of "
+            f"the run is younger than {FRESH:.0f} s (heuristic); a run that is finished, or was just copied "
+            "here, stays so until then.",
         ),
         "responses": config.NumberColumn(
-            format="localized", width=85, help="Rows that were read: the n of what stands beside it."
+            format="localized", width=84, help="Rows that were read: the n of what stands beside it."
         ),
         "reward": _curve("reward", [each["reward"] for each in rows]),
         "mean reward": config.TextColumn(
-            width=116, help="Mean over the first pass with its 95 % interval by prompt."
+            width=112, help="Mean over the first pass with its 95 % interval by prompt."
         ),
         "lengths": _curve("length", [each["lengths"] for each in rows]),
         "mean length": config.TextColumn(
-            width=120, help="Tokens of a response, with the 95 % interval by prompt."
+            width=116, help="Tokens of a response, with the 95 % interval by prompt."
         ),
-        "declared": config.TextColumn("objective", width=108, help="The objective that run.json declares."),
+        "declared": config.TextColumn("objective", width=126, help="The objective that run.json declares."),
         "shown by the log": config.TextColumn(
             "advantages fit",
-            help="What the logged advantages fit: ✓ as declared, ✗ not as declared.",
+            help="What the logged advantages fit: ✓ as declared, ✗ other than declared.",
             width=150,
         ),
         "tier": config.NumberColumn(
@@ -124,10 +125,9 @@ def columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _known(listed: Listed, colour: str, written: float | None) -> dict[str, Any]:
-    own = listed.name.rpartition("/")[2]
     return {
         "colour": chip(colour),
-        "run": fmt.visible(listed.name if listed.run_id == own else f"{listed.name} ({listed.run_id})"),
+        "run": fmt.visible(listed.shown),
         "framework": fmt.visible(listed.framework),
         "last write": None if written is None else datetime.fromtimestamp(written, UTC),
     }
@@ -164,5 +164,5 @@ def _curve(label: str, curves: Sequence[Sequence[float]]) -> Any:
     if spans and 0 < max(values) - min(values) <= _FAR * spans[len(spans) // 2]:
         ends, told = {"y_min": min(values), "y_max": max(values)}, "one scale for all runs"
     return st.column_config.LineChartColumn(
-        label, width=96, color="blue", help=f"Means over bins of the run's steps; {told}.", **ends
+        label, width=80, color="blue", help=f"Means over bins of the run's steps; {told}.", **ends
     )

@@ -72,4 +72,4 @@ def chart_card(
     """Show a chart in a card of its own, with a line of ours below it."""
     with card(title, about=about):
         if parts.chart(make, title, key) and said:
-            st.caption(said)
+            parts.caption(said)

@@ -14,13 +14,13 @@ from audit.app.pages import pages
 
 st.set_page_config(page_title="rlaudit", page_icon=ICON, layout="wide")
 # Streamlit leaves a tenth of a usual screen empty around each page.
-st.html("<style>[data-testid='stMainBlockContainer']{padding:3.5rem clamp(1rem,3vw,3rem) 4rem}</style>")
+st.html("<style>[data-testid='stMainBlockContainer']{padding:4.5rem clamp(1rem,3vw,3rem) 4rem}</style>")
 if st.context.theme.type == "dark":
     # Streamlit writes white on the light blue of what was picked; nobody can read that.
     st.html("<style>[data-testid='stMultiSelect'] span[title]{color:#0f1115}</style>")
 access.admit()
 page = st.navigation(pages(), position="sidebar", expanded=True)
-context = ctx.begin()
+context = ctx.begin(page.url_path)
 st.session_state["context"] = context
 
 

@@ -39,7 +39,7 @@ def where() -> None:
                     over_steps(max(height, HEIGHT))
                 elif name is not None:
                     by(name, held[name], height)
-    st.caption(
+    parts.caption(
         "Dashed: the share of the whole run. Bars and band: 95 %, resampling prompts, the band cut where it "
         "goes far beyond the line; n is in the tooltips."
     )
@@ -68,10 +68,10 @@ def others() -> None:
     curve = cached_single.curve_of_clip(context.root, listed)
     with single.card("Clip-zeroed share at other widths of the band"):
         if isinstance(curve, str):
-            st.text(fmt.visible(curve))
+            parts.say(curve)
         else:
             parts.chart(lambda: epsilon_panel(curve, colour), "Clip-zeroed share over epsilon", "epsilons")
-            st.caption(
+            parts.caption(
                 f"PPO's clip to [1 - epsilon, 1 + epsilon] on this run's ratio ({curve.level}), advantages "
                 "and tokens; dashed: the run's own. Another band would have sampled other rollouts."
             )
@@ -95,13 +95,13 @@ def others() -> None:
             whole=("of", "removes a"),
         )
         if not result.bounds:
-            st.caption("This log carries none of the catalogue's trust regions.")
+            parts.caption("This log carries none of the catalogue's trust regions.")
 
 
 def tokens() -> None:
     """Which ids were removed most often."""
     if not result.ids:
-        st.caption("No token was removed, or the log has no token ids.")
+        parts.caption("No token was removed, or the log has no token ids.")
         return
     look.rows(
         [
@@ -118,7 +118,7 @@ def tokens() -> None:
         right=("removed", "of", "share [95 %]", "lift [95 %]"),
     )
     st.text(fmt.visible(f"{fmt.plural(result.distinct_ids, 'id')} removed at least once; {result.ids_are}."))
-    st.caption(
+    parts.caption(
         "Lift: the id's share over that of all loss tokens; 1 where it is removed as often as any other."
     )
 

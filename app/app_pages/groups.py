@@ -62,7 +62,7 @@ def signal() -> None:
             estimates(costs(result))
             if result.refill.drawn_per_kept.value is not None:
                 drawn = fmt.estimate(result.refill.drawn_per_kept)
-                st.caption(f"Dynamic sampling would draw {drawn} groups for each that it keeps.")
+                parts.caption(f"Dynamic sampling would draw {drawn} groups for each that it keeps.")
     st.text(
         f"{fmt.count(result.groups)} groups, most of {result.group_size}, on {fmt.count(result.prompts)} "
         f"prompts; correct is: {fmt.visible(zero.correct_is)}."
@@ -130,7 +130,7 @@ def of_prompts(view: str) -> None:
     prompts = single.analysed(context, listed, "prompts", top=prompt_view.TOP)
     if isinstance(prompts, str):
         st.info("This log cannot be broken down by prompt:")
-        st.text(fmt.visible(prompts))
+        parts.say(prompts)
     elif view == "Weights":
         weights(prompts)
     else:

@@ -85,7 +85,7 @@ if result.estimates:
         )
         if result.correction is not None:
             k = result.correction
-            st.caption(
+            parts.caption(
                 f"Weights of × ratio per sequence: ESS {fmt.percent_estimate(k.ess)}, Pareto k "
                 f"{fmt.number(k.pareto_k)}, reliable below {k.reliable_k:.2f}."
             )
@@ -108,7 +108,7 @@ if result.pulls:
             right=("mean h [95 %]", "alignment [95 %]", "n"),
             whole=("", "h"),
         )
-        st.caption(
+        parts.caption(
             "h: gradient of the estimator to log pi of a token. Alignment: cosine with d, the pull of "
             "reverse KL."
         )

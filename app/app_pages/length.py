@@ -8,7 +8,7 @@ from audit.app import context as ctx
 
 from audit.analyses.length_rows import SIDES
 from audit.report import format as fmt
-from audit.report.length_panels import course_panel, ecdf_panel, pushes_panel
+from audit.report.length_panels import ecdf_panel, lengths_panel, push_panel, pushes_panel
 from audit.report.length_words import confounds, laws, legend, moved_with
 
 context = ctx.current()
@@ -23,14 +23,15 @@ def push_and_drift() -> None:
     with single.cards():
         single.chart_card(
             "Cumulative push of the weights",
-            lambda: course_panel(result, "cumulative push", "push, of unknown scale"),
+            lambda: push_panel(result),
             "push",
             "Summed from the first bin of steps. The learning rate that scales it is unknown: compare sign "
             "and shape with the lengths beside it.",
         )
+        courses = parts.or_stop(cached_single.courses(context.root, listed))
         single.chart_card(
             "Observed length",
-            lambda: course_panel(result, "length", f"change of length, {result.unit}"),
+            lambda: lengths_panel(courses),
             "drift",
             "Since the first bin, prompts held fixed: a change of the prompts that come up is no drift.",
         )
@@ -50,7 +51,7 @@ def push_and_drift() -> None:
             ],
             right=(push, drift, "n"),
         )
-        st.caption(
+        parts.caption(
             f"Push: {result.unit} per unit of mean |weight|. Drift: least-squares change from the first step "
             "to the last, prompts held fixed. n counts responses."
         )
@@ -62,14 +63,16 @@ def push_and_drift() -> None:
             ],
             right=(slope, "n"),
         )
-        st.caption("Of log weight per token on log length: -1 is division by the response's length, 0 none.")
+        parts.caption(
+            "Of log weight per token on log length: -1 is division by the response's length, 0 none."
+        )
 
 
 def distributions() -> None:
     """How long the answers are, early and late."""
     found = cached_single.lengths(context.root, listed)
     if isinstance(found, str):
-        st.text(fmt.visible(found))
+        parts.say(found)
         return
     with single.cards():
         for side in ("correct", "wrong"):
@@ -90,7 +93,7 @@ def distributions() -> None:
         ],
         right=("median", "longest", "n"),
     )
-    st.caption(
+    parts.caption(
         "Shares of the responses that were logged: of other prompts in each third, where prompts changed."
     )
 

@@ -50,11 +50,11 @@ with single.cards():
     if result.tail is not None:
         with single.card("The tail"):
             look.rows(tail_rows(result.tail))
-            st.caption(tail_in_words(result.tail))
+            parts.caption(tail_in_words(result.tail))
     if result.weights is not None:
         with single.card("Importance weights, pi_old / pi_sampler"):
             look.rows([{"": name, "value [95 %]": shown} for name, shown in weight_rows(result.weights)])
-            st.caption(f"n = {fmt.plural(result.weights.responses, 'response')}.")
+            parts.caption(f"n = {fmt.plural(result.weights.responses, 'response')}.")
 if result.corrections:
     with single.card("What corrections would do to the same tokens"):
         look.rows(

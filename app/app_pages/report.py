@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import streamlit as st
-from audit.app import cached
+from audit.app import cached, parts
 from audit.app import context as ctx
 from audit.app.report_making import file_name, made
 
@@ -50,7 +50,7 @@ if held is None or held[0] != key:
 report = held[1]
 if isinstance(report, str):
     st.error("No report was made:")
-    st.text(fmt.visible(report))
+    parts.say(report)
     st.stop()
 with st.container(horizontal=True):
     for label, ending, mime, make in (

@@ -9,8 +9,6 @@ from audit.app.sql_examples import EXAMPLES
 from audit.app.sql_running import Asked, ask
 from audit.app.sql_table import show_result
 
-from audit.report import format as fmt
-
 # Rows that a browser gets.
 ROWS = 1000
 SQL, ASKED = "sql", "asked_sql"
@@ -23,7 +21,7 @@ with right:
     held = cached_search.columns(context.root, listed)
     st.caption("What can be asked")
     if isinstance(held, str):
-        st.text(fmt.visible(held))
+        parts.say(held)
     else:
         parts.table(
             [
@@ -80,6 +78,6 @@ if result is None:
     wait()
 elif isinstance(result, str):
     st.error("Not run, or stopped:", icon=":material/block:")
-    st.text(fmt.visible(result))
+    parts.say(result)
 else:
     show_result(result, status)

@@ -99,7 +99,7 @@ response = view.responses[labels.index(sample)]
 found = cached_step.tokens(context.root, listed, step, response.row, known[start])
 if isinstance(found, str):
     st.info("Its tokens cannot be weighed:")
-    st.text(fmt.visible(found))
+    parts.say(found)
     if response.text:
         st.code(token_map.lines(response.text), language=None, wrap_lines=True)
     st.stop()

@@ -37,7 +37,7 @@ again.button("Reset", on_click=objective_form.reset, icon=":material/restart_alt
 base = own if own is not None and start == OWN else named(start)
 if own is None:
     st.info("The run's own objective is not known; the step is compared with the one you start from.")
-    st.text(fmt.visible(why))
+    parts.say(why)
 wanted = objective_form.ask(base)
 answer = st.container()
 if wanted is None:
@@ -48,7 +48,7 @@ result = parts.or_stop(cached_step.one_step(context.root, listed, step, before, 
 with answer:
     look.lead(headline(result))
     if not result.distance.value:
-        st.caption("Change a part above, or start from another objective.")
+        parts.caption("Change a part above, or start from another objective.")
 with single.card("Side by side [95 %]"):
     rows = rows_of(result, called)
     look.rows(rows, right=(called, OTHER, "change", "n"))
@@ -76,7 +76,7 @@ with single.cards():
         "betas",
         about="What the coefficient of the KL counts next to the reward: exact, for rewards 0 and 1.",
     )
-st.caption(
+parts.caption(
     f"{fmt.count(result.responses)} responses, {fmt.count(result.tokens)} loss tokens. Intervals: 95 %, "
     "resampling prompts; n counts responses. Gradient: sum of |policy weight|, the KL in the loss left out."
 )

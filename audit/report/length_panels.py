@@ -6,12 +6,15 @@ import altair as alt
 import polars as pl
 
 from audit.analyses.length import LengthBias
+from audit.analyses.length_course import LengthCourses
 from audit.analyses.length_ecdf import LengthDistributions, Side
+from audit.errors import AuditError
 from audit.report.charts import nothing_to_draw
 from audit.report.colours import CORRECT, WRONG
 from audit.report.curves_chart import PADDING
 from audit.report.length_charts import drift_frame, push_frame
-from audit.report.panels import layered, series_legend, share_axis, steps_axis
+from audit.report.length_words import no_push
+from audit.report.panels import GREY, layered, series_legend, share_axis, steps_axis
 from audit.report.tooltips import told
 
 HEIGHT = 260
@@ -21,33 +24,79 @@ _THIRDS = {"early": ([2, 3], 0.55), "middle": ([7, 3], 0.8), "late": ([1, 0], 1.
 """Dashes and strength of a line: the later, the more solid."""
 
 
-def side_colour() -> alt.Color:
+def side_colour(colours: dict[str, str] = COLOURS) -> alt.Color:
     """Green correct, orange wrong."""
-    scale = alt.Scale(domain=list(COLOURS), range=list(COLOURS.values()))
+    scale = alt.Scale(domain=list(colours), range=list(colours.values()))
     return alt.Color("side:N", title=None, scale=scale, legend=series_legend())
 
 
-def course_panel(bias: LengthBias, curve: str, value: str) -> alt.LayerChart:
-    """Draw ``cumulative push`` or ``length`` of both sides over steps, since the first bin.
+def push_panel(bias: LengthBias) -> alt.LayerChart:
+    """Draw the cumulative push of both sides over steps, since the first bin.
 
     Raises
     ------
     AuditError
-        The log has no such curve.
+        It could not be measured; the message says what the log lacks.
     """
-    frame = drift_frame(bias).filter(pl.col("curve") == curve, pl.col("side").is_in(list(COLOURS)))
-    frame = frame.drop_nulls("value")
+    frame = _curve(bias, "cumulative push")
     if not len(frame):
-        raise nothing_to_draw(f"no {value} over steps")
-    zero = alt.Chart(pl.DataFrame({"zero": [0.0]})).mark_rule(strokeDash=[4, 4], color="grey")
+        raise AuditError(no_push(bias))
+    return _over_steps(frame, "push, of unknown scale", COLOURS)
+
+
+def drift_panel(bias: LengthBias) -> alt.LayerChart:
+    """Draw the change of length that the push was held against, since the first bin.
+
+    Raises
+    ------
+    AuditError
+        It was held against none.
+    """
+    frame = _curve(bias, "length")
+    if not len(frame):
+        msg = f"{no_push(bias)} The page Length of the dashboard draws lengths without one."
+        raise AuditError(msg)
+    return _over_steps(frame, f"change of length, {bias.unit}", COLOURS)
+
+
+def _curve(bias: LengthBias, curve: str) -> pl.DataFrame:
+    of_sides = pl.col("side").is_in(list(COLOURS))
+    return drift_frame(bias).filter(pl.col("curve") == curve, of_sides).drop_nulls("value")
+
+
+def lengths_panel(result: LengthCourses) -> alt.LayerChart:
+    """Draw how lengths moved since the first bin: both sides, or all where the log does not tell them apart.
+
+    Raises
+    ------
+    AuditError
+        No side has a course.
+    """
+    held = [each for each in result.courses if each.side in COLOURS] if result.absolute else []
+    held = held or [each for each in result.courses if each.side == "all"]
+    rows = [
+        (each.side, step, change, each.n)
+        for each in held
+        for step, change in zip(each.step, each.change, strict=True)
+    ]
+    if not rows:
+        raise nothing_to_draw("no steps that prompts link, for responses of known length,")
+    schema = {"side": pl.String, "step": pl.Float64, "value": pl.Float64, "n": pl.Int64}
+    frame = pl.DataFrame(rows, schema=schema, orient="row")
+    return _over_steps(frame, f"change of length, {result.unit}", COLOURS | {"all": GREY}, "n:Q")
+
+
+def _over_steps(frame: pl.DataFrame, value: str, colours: dict[str, str], *more: str) -> alt.LayerChart:
+    shown = {side: colour for side, colour in colours.items() if side in set(frame["side"])}
+    zero = alt.Chart(pl.DataFrame({"zero": [0.0]})).mark_rule(strokeDash=[4, 4], color=GREY)
     lines = (
         alt.Chart(frame, height=HEIGHT)
         .mark_line(strokeWidth=2, point=alt.OverlayMarkDef(size=30, filled=True))
         .encode(
             x=steps_axis(),
             y=alt.Y("value:Q", title=value, axis=share_axis(percent=False)),
-            color=side_colour(),
-            tooltip=told("side:N", "step:Q", "value:Q"),
+            color=side_colour(shown),
+            tooltip=told("side:N", "step:Q", "value:Q", *more),
         )
     )
     return layered(zero.encode(y="zero:Q"), lines)

@@ -40,6 +40,14 @@ def moved_with(both: PushAndDrift) -> str:
     return _AGREEMENT[both.agreement]
 
 
+def no_push(bias: LengthBias) -> str:
+    """Say why no push can be drawn."""
+    lacked = next((skip.needs.rstrip(".") for skip in bias.skipped if "push" in skip.check), None)
+    if lacked is None:
+        return "There is no push to draw: no group has two responses of one side and a known step."
+    return f"There is no push to draw: it needs {lacked}."
+
+
 def alike(entries: Sequence[ObjectivePressure]) -> list[tuple[list[str], ObjectivePressure]]:
     """Objectives that do the same on these rollouts, together; most biased law first."""
     found: dict[tuple[str, ...], tuple[list[str], ObjectivePressure]] = {}

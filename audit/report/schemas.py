@@ -22,6 +22,7 @@ from audit.analyses.explain_many import ManyExplanation
 from audit.analyses.group_view import GroupView
 from audit.analyses.kl_estimates import KLReport
 from audit.analyses.length import LengthBias
+from audit.analyses.length_course import LengthCourses
 from audit.analyses.length_ecdf import LengthDistributions
 from audit.analyses.metric_curves import MetricCurves
 from audit.analyses.mismatch import Mismatch
@@ -95,6 +96,7 @@ CONTRACTS: dict[str, tuple[Any, ...]] = {
 SHOWN: dict[str, tuple[Any, ...]] = {
     "clip_curve": (ClipCurve,),
     "group_view": (GroupView,),
+    "length_courses": (LengthCourses,),
     "length_distributions": (LengthDistributions,),
     "metric_curves": (MetricCurves,),
     "one_step": (OneStep,),

@@ -22,7 +22,7 @@ from audit.report import many_words
 from audit.report.breakdown_charts import component_shares, lag_over_steps
 from audit.report.charts import Chart
 from audit.report.curves_chart import curve_chart
-from audit.report.length_panels import course_panel, pushes_panel
+from audit.report.length_panels import drift_panel, push_panel, pushes_panel
 from audit.report.matrix_chart import matrix_chart
 from audit.report.panels import GREY, parts_panel, trend_panel
 from audit.report.policy_panels import beta_panel, kl_panel
@@ -97,11 +97,8 @@ def _matrix(title: str, matrix: DistanceMatrix, result: ManyExplanation) -> Pane
 @panels_of.register
 def _length(result: LengthBias, _colours: Colours) -> list[Panel]:
     return [
-        Panel(
-            "Cumulative push of the weights",
-            lambda: course_panel(result, "cumulative push", "push, of unknown scale"),
-        ),
-        Panel("Observed length", lambda: course_panel(result, "length", f"change of length, {result.unit}")),
+        Panel("Cumulative push of the weights", lambda: push_panel(result)),
+        Panel("Observed length", lambda: drift_panel(result)),
         Panel("Push of every objective on the same rollouts", lambda: pushes_panel(result)),
     ]
 

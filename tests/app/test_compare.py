@@ -59,10 +59,27 @@ def test_causes_are_those_of_explain(logs, monkeypatch) -> None:
     assert all(row.field in shown for row in x.declared.differs if row.field.endswith(".kind"))
 
 
-def test_without_a_choice_the_first_two_stand_in(logs, monkeypatch) -> None:
-    at = page(monkeypatch, logs)
-    assert "the first of the directory stand in" in at.caption[0].value
-    assert html(at).index(">a<") < html(at).index(">b<")
+def test_without_a_choice_two_runs_are_picked_on_the_page(logs, monkeypatch) -> None:
+    at = page(monkeypatch, logs, "c")
+    assert not charts(at)
+    assert at.multiselect(key="to_compare").value == ["c"]
+    (compare,) = [button for button in at.main.get("button") if button.label == "Compare"]
+    assert compare.disabled
+    at.multiselect(key="to_compare").set_value(["c", "a"]).run()
+    (compare,) = [button for button in at.main.get("button") if button.label == "Compare"]
+    compare.click()
+    at.run()
+    assert at.session_state["run"] == ["c", "a"]
+    assert html(at).index(">c<") < html(at).index(">a<")
+    assert charts(at)
+
+
+def test_an_address_with_an_unknown_run_gets_no_answer_for_another(logs, monkeypatch) -> None:
+    at = page(monkeypatch, logs, "a", "nosuch")
+    assert at.error[0].value.startswith("Refused")
+    assert [text.value for text in at.main.get("text")] == ["nosuch"]
+    assert not at.title
+    assert [link.proto.label for link in at.main.get("page_link")] == ["Choose on the page Runs"]
 
 
 def test_over_steps_has_a_chart_a_metric_and_says_what_parted(logs, monkeypatch) -> None:

@@ -83,3 +83,14 @@ def test_a_log_without_a_required_column_is_named_with_it(monkeypatch, tmp_path)
     assert [each.value for each in at.info] == [
         "None of the runs in this directory can be read; the page Runs says why."
     ]
+
+
+@pytest.mark.parametrize("page", ["length", "groups", "clipping", "kl", "tokens", "what_if"])
+def test_no_page_names_a_flag_that_it_does_not_have(monkeypatch, tmp_path, page: str) -> None:
+    write(tmp_path / "undeclared", small(), objective=None)
+    at = opened(monkeypatch, tmp_path, page, "undeclared")
+    for _ in views(at):
+        said = [each.value for kind in (at.text, at.info, at.warning, at.caption) for each in kind]
+        said += [each.proto.body for each in at.get("html")]
+        assert not [text for text in said if "--" in text and "rlaudit " not in text]
+        assert not [text for text in said if str(tmp_path) in text and text != str(tmp_path)]

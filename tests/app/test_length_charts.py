@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from statistics import fmean
 
 import numpy as np
 import pytest
 from by_hand import SAMPLES, advantages, first_pass, in_bins, logged, ratios, side, split
-from shown import chart, opened
+from shown import chart, drawn, opened
 
 RUN = "testbed/grpo-seed0"
 SIDES = ("correct", "wrong")
@@ -112,3 +113,17 @@ def test_pushes_are_covariances_over_the_whole_run(rows, monkeypatch, first, sca
         (line,) = frame.filter((frame["objective"] == name) & (frame["side"] == which)).to_dicts()
         assert line["value"] == pytest.approx(product / freedom, rel=1e-5, abs=1e-9)
         assert line["low"] <= line["value"] <= line["high"]
+
+
+def test_lengths_of_a_run_without_objective_are_drawn(rows, monkeypatch, tmp_path) -> None:
+    shutil.copytree(SAMPLES / RUN, tmp_path / "bare")
+    (tmp_path / "bare" / "run.json").unlink()
+    at = opened(monkeypatch, tmp_path, "length", "bare")
+    (bare,) = [each for each in drawn(at) if each.alt == "Observed length"]
+    declared = chart(opened(monkeypatch, SAMPLES, "length", RUN), "Observed length")
+    for name in SIDES:
+        assert by_side(bare, "value")[name] == pytest.approx(by_side(declared, "value")[name])
+        assert set(bare.frame.filter(bare.frame["side"] == name)["n"]) == {
+            sum(side(row) == name for row in rows)
+        }
+    assert "no push to draw: it needs an objective: declare one in run.json" in at.info[0].value

@@ -55,7 +55,7 @@ def logs(tmp_path_factory) -> Path:
 def test_a_row_tells_what_the_run_is(logs, monkeypatch) -> None:
     shown = table(page(monkeypatch, logs))
     assert shown["run"].tolist() == ["other", "plain"]
-    assert [list(state) for state in shown["state"]] == [["writing", "not as declared"], []]
+    assert [list(state) for state in shown["state"]] == [["≠ declared", "writing"], []]
     assert shown["problems"][0] == "the logged advantages contradict the declared objective"
     assert shown["steps"].tolist() == [8, 8]
     assert shown["tokens"][1] == sum(row["length"] for row in rollouts(steps=4, seed=1))

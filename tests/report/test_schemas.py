@@ -20,6 +20,7 @@ from audit.analyses.directory import summarise_path
 from audit.analyses.explain import explain
 from audit.analyses.group_view import group_view
 from audit.analyses.length import length_bias
+from audit.analyses.length_course import length_courses
 from audit.analyses.length_ecdf import length_distributions
 from audit.analyses.metric_curves import metric_curves
 from audit.analyses.one_step import one_step
@@ -111,6 +112,7 @@ def test_what_the_dashboard_draws_follows_its_schema(run) -> None:
     made: dict[str, Callable[[], Any]] = {
         "clip_curve": lambda: clip_curve(rows, grpo),
         "group_view": lambda: group_view(step, step.groups[0], {"grpo": grpo}),
+        "length_courses": lambda: length_courses(rows),
         "length_distributions": lambda: length_distributions(rows),
         "metric_curves": lambda: metric_curves(rows),
         "one_step": lambda: one_step(step, grpo, dr_grpo),
