@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from audit.errors import AuditError, MissingColumn
 from audit.logs import find_runs, open_run
-from audit.logs.catalogue import EXPLAINERS, FOREIGN_OPENERS
+from audit.logs.catalogue import EXPLAINERS, FOREIGN_OPENERS, RENAMERS
+from audit.logs.files import ROLLOUTS
 from audit.logs.run import Run
 
 if TYPE_CHECKING:
@@ -40,6 +41,17 @@ def _open(path: Path, listing: bool) -> Run | None:
     return None if found is None else open_foreign(path, found[0], mapping.options(), listing=listing)
 
 
+def _is_renamed(path: Path) -> bool:
+    from audit.importers.mapping import mapping_file
+
+    if mapping_file(path) is None or (path / ROLLOUTS).is_dir():
+        return False
+    from audit.importers.registry import IMPORTERS
+    from audit.importers.said import mapping_of
+
+    return bool(mapping_of(path, IMPORTERS).columns)
+
+
 def _explain(path: Path, error: AuditError | None, listing: bool) -> MissingColumn | None:
     from audit.importers.generic.unmapped import explain_unmapped
 
@@ -47,4 +59,5 @@ def _explain(path: Path, error: AuditError | None, listing: bool) -> MissingColu
 
 
 FOREIGN_OPENERS[:] = [_open]
+RENAMERS[:] = [_is_renamed]
 EXPLAINERS[:] = [_explain]

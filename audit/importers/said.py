@@ -11,6 +11,7 @@ from audit.importers.generic.unmapped import looks_like_rollouts
 from audit.importers.interface import Importer
 from audit.importers.mapping import Mapping, mapping_file, read_mapping
 from audit.importers.opening import GENERIC, named
+from audit.schema import REQUIRED
 
 
 def mapping_of(path: Path, importers: tuple[Importer, ...]) -> Mapping:
@@ -48,4 +49,6 @@ def _is_meant(mapping: Mapping, importer: Importer | None, file: Path, path: Pat
     head = head_of(files[0])
     names_some = any(is_named(source, head) for source in columns.values())
     is_plain = not columns and not lacking(plan_of(head, {}))
-    return generic and (names_some or is_plain or looks_like_rollouts(head))
+    # A log of the schema needs no mapping, so one that names none of its columns is of the logs beside it.
+    is_odd = looks_like_rollouts(head) and not head.keys() >= set(REQUIRED)
+    return generic and (names_some or is_plain or is_odd)

@@ -38,6 +38,11 @@ An opener returns None unless this very path (not something below it) is a log o
 argument says that a directory of runs is being listed, where none may take long.
 """
 
+RENAMERS: list[Callable[[Path], bool]] = []
+"""Tell whether somebody said what the columns of a path are called; importers append to it.
+
+Such a log goes to the foreign openers even where its own names are those of the schema.
+"""
 EXPLAINERS: list[Callable[[Path, AuditError | None, bool], MissingColumn | None]] = []
 """Asked in turn of a path that is no log; importers append to it.
 
@@ -78,6 +83,10 @@ def open_run(path: str | Path) -> Run:
         if not answer(path, path.exists):
             msg = f"{path}: no such file{', directory or bucket' if is_remote(path) else ' or directory'}."
             raise BadLog(msg)
+        if any(is_renamed(path) for is_renamed in RENAMERS):
+            run = _open_foreign(path, listing=False)
+            if run is not None:
+                return run
         try:
             return open_native(path)
         except AuditError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import shutil
 import tomllib
@@ -11,6 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from synthetic import rollouts, write
 
 from audit.errors import AuditError, MissingColumn
 from audit.importers import find_runs, open_run
@@ -165,3 +167,39 @@ def test_a_mapping_above_leaves_logs_of_other_formats_to_themselves(tmp_path) ->
     toml(tmp_path, COLUMNS)
     found = {entry.path.name: entry.run and entry.run.format for entry in find_runs(tmp_path)}
     assert found == {"mine": "generic", "trl_run": "trl"}
+
+
+def test_a_mapping_above_leaves_logs_of_the_schema_to_themselves(tmp_path) -> None:
+    run = write(tmp_path / "made", rollouts(steps=2))
+    loose = tmp_path / "runs" / "loose"
+    loose.mkdir(parents=True)
+    shutil.copy(run.files[0].path, loose / "a.parquet")
+    put(tmp_path / "runs" / "mine" / "log.parquet", ROWS)
+    toml(tmp_path / "runs", COLUMNS)
+    found = [(e.path.name, e.run and e.run.format) for e in find_runs(tmp_path / "runs")]
+    assert found == [("loose", "rlaudit"), ("mine", "generic")]
+    assert open_run(loose).num_rows == open_run(loose / "a.parquet").num_rows == run.num_rows
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_pipe_is_not_waited_for(tmp_path, name) -> None:
+    (tmp_path / "runs").mkdir()
+    toml(tmp_path, COLUMNS)
+    os.mkfifo(tmp_path / "runs" / name)
+    assert head_of(tmp_path / "runs" / name) == {}
+    for path in (tmp_path / "runs", tmp_path / "runs" / name):
+        refusal(path)
+    assert find_runs(tmp_path / "runs") == []
+
+
+def test_a_mapping_renames_columns_of_a_log_of_the_schema_wherever_it_is_opened(tmp_path) -> None:
+    run = write(tmp_path / "made", rollouts(steps=2))
+    table = pq.read_table(run.files[0].path)
+    (tmp_path / "runs" / "a").mkdir(parents=True)
+    file = tmp_path / "runs" / "a" / "log.parquet"
+    pq.write_table(table.append_column("grade", pa.array([7.0] * table.num_rows)), file)
+    opened = [open_run(file), open_run(file.parent), find_runs(tmp_path / "runs")[0].run]
+    assert {each.format for each in opened if each} == {"rlaudit"}
+    toml(file.parent, {"reward": "grade"})
+    opened = [open_run(file), open_run(file.parent), find_runs(tmp_path / "runs")[0].run]
+    assert [set(run.responses(["reward"])["reward"].to_pylist()) for run in opened if run] == [{7.0}] * 3

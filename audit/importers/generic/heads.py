@@ -25,6 +25,9 @@ FIRST = 3
 def head_of(file: Path) -> Head:
     """Return the columns of a file in its order; none where it cannot be read, or has a name twice."""
     try:
+        # Looked at before it is opened: opening a pipe would wait for its writer.
+        if not file.is_file():
+            return {}
         if kind_of(file) == ".parquet":
             with open_parquet(file) as parquet:
                 schema = parquet.schema_arrow
