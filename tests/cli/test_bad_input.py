@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 
 import pyarrow as pa
@@ -104,6 +105,26 @@ def test_a_wrong_change_names_the_field(rlaudit, change, said) -> None:
 )
 def test_a_report_in_an_impossible_place_is_refused_before_any_work(rlaudit, tmp_path, name, said) -> None:
     refused(rlaudit("explain", "no/run", "no/run", "-o", tmp_path / name), said)
+
+
+def test_weights_without_a_reference_are_refused_with_the_setting_that_makes_them(rlaudit, tmp_path) -> None:
+    row = {
+        "prompt": "p",
+        "step": 0,
+        "token_ids": [1, 2],
+        "logp_theta": [-0.5, -1.0],
+        "logp_old": [-0.5, -1.0],
+    }
+    log = tmp_path / "log.jsonl"
+    log.write_text("".join(json.dumps(row | {"reward": reward}) + "\n" for reward in (0, 1)))
+    command = ("weights", log, "--objective", "grpo", "-o", tmp_path / "w.parquet")
+    advised = "--set kl.loss=null"
+    refused(
+        rlaudit(*command),
+        f"needs column 'logp_ref', which this log does not have. Or leave the KL out: {advised}.",
+    )
+    done = rlaudit(*command, *advised.split())
+    assert (done.code, done.err) == (0, "")
 
 
 def test_weights_in_an_impossible_place_are_refused(rlaudit, runs, tmp_path) -> None:
