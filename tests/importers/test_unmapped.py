@@ -203,3 +203,11 @@ def test_a_mapping_renames_columns_of_a_log_of_the_schema_wherever_it_is_opened(
     toml(file.parent, {"reward": "grade"})
     opened = [open_run(file), open_run(file.parent), find_runs(tmp_path / "runs")[0].run]
     assert [set(run.responses(["reward"])["reward"].to_pylist()) for run in opened if run] == [{7.0}] * 3
+
+
+def test_names_that_no_line_can_hold_are_cut_and_not_suggested(tmp_path) -> None:
+    rows = [{"prompt": "p", "completion": "c", "score_" + "x" * 10**5: 1.0, "grade\n": 0.5, "n" * 60: 1}]
+    said = refusal(put(tmp_path / "log" / "log.jsonl", rows).parent)
+    assert f"score_{'x' * 54}…, grade\n, {'n' * 60}. Say" in said
+    assert advised(said)[0] == {"reward": "NAME"}
+    assert len(said) < 1000

@@ -20,6 +20,8 @@ LOOKED_AT = 4
 """Files of a folder whose columns are looked at."""
 LISTED = 20
 """Names of columns that a message shows."""
+LONGEST = 60
+"""Characters of a name that a message shows; one that is longer, or cannot be printed, is not suggested."""
 _LISTED_KINDS = (".parquet", ".jsonl", ".ndjson")
 _OURS = {"prompt_id", "group_id", "sample_index"}
 _REWARD = "reward rewards score scores grade grades"
@@ -101,7 +103,8 @@ def how_to_say(path: Path, head: Head, lacks: Iterable[str]) -> str:
     pairs = {name: (_with(head, *_WORDS[name]) if name in _WORDS else "") or "NAME" for name in lacks}
     if "step" not in sources and "step" not in pairs and (step := _with(head, *_WORDS["step"])):
         pairs["step"] = step
-    names = ", ".join(list(head)[:LISTED]) + (f" and {len(head) - LISTED} more" if len(head) > LISTED else "")
+    shown = [name if len(name) <= LONGEST else f"{name[:LONGEST]}…" for name in list(head)[:LISTED]]
+    names = ", ".join(shown) + (f" and {len(head) - LISTED} more" if len(head) > LISTED else "")
     flags = " ".join(f"--column {shlex.quote(f'{name}={source}')}" for name, source in pairs.items())
     lines = " and ".join(
         f"'{name} = {json.dumps(source, ensure_ascii=False)}'" for name, source in pairs.items()
@@ -118,6 +121,8 @@ def _with(head: Head, words: str, kinds: tuple[Kind, ...]) -> str:
     """The first column of one of some kinds whose name has one of some words; empty where none has."""
     wanted = set(words.split())
     for name, kind in head.items():
+        if len(name) > LONGEST or not name.isprintable():
+            continue
         held = set(normal(name).split("_"))
         # A text that is an id is none of what was said.
         if kind in kinds and wanted & held and not (kind == "text" and _IDS & held):
