@@ -11,7 +11,8 @@ from audit.analyses.prompt_responses import Response, Visit
 from audit.analyses.shared_prompts import SharedPrompt, SharedPrompts
 from audit.report import format as fmt
 
-PROMPT = "prompt"
+PROMPT, PICKED = "prompt", "shared_prompt"
+_EXCERPT = 80
 
 
 def show(context: Context, a: Listed, b: Listed) -> None:
@@ -30,14 +31,7 @@ def show(context: Context, a: Listed, b: Listed) -> None:
         return
     _sum_up(result)
     by_id = {each.prompt_id: each for each in result.prompts}
-    chosen = st.selectbox(
-        "Prompt, those that ended furthest apart first",
-        list(by_id),
-        key=PROMPT,
-        bind="query-params",
-        # Of the id alone: the address carries what is shown.
-        format_func=fmt.visible,
-    )
+    chosen = _pick(by_id)
     parts.caption(_told(by_id[chosen]))
     visits = [compared.visit(context.root, run, chosen, until=result.last_step) for run in (a, b)]
     texts = [visit.prompt for visit in visits if isinstance(visit, Visit) and visit.prompt]
@@ -46,6 +40,31 @@ def show(context: Context, a: Listed, b: Listed) -> None:
     for column, run, visit in zip(st.columns(2), (a, b), visits, strict=True):
         with column:
             _side(context, run, visit, chosen, result.last_step)
+
+
+def _pick(by_id: dict[str, SharedPrompt]) -> str:
+    """Let a prompt be picked by its text; the address carries its id, so it is not bound to the picker."""
+    asked = st.query_params.get(PROMPT)
+    if PICKED not in st.session_state and asked in by_id:
+        st.session_state[PICKED] = asked
+    if st.session_state.get(PICKED) not in by_id:
+        st.session_state.pop(PICKED, None)
+    chosen = st.selectbox(
+        "Prompt, those that ended furthest apart first",
+        list(by_id),
+        key=PICKED,
+        format_func=lambda prompt_id: _named(by_id[prompt_id]),
+    )
+    st.query_params[PROMPT] = chosen
+    return chosen
+
+
+def _named(prompt: SharedPrompt) -> str:
+    text = " ".join((prompt.text or "").split())
+    if not text:
+        return fmt.visible(prompt.prompt_id)
+    cut = f"{text[:_EXCERPT]}…" if len(text) > _EXCERPT else text
+    return fmt.visible(f"{cut} · {prompt.prompt_id}")
 
 
 def _sum_up(result: SharedPrompts) -> None:

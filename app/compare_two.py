@@ -119,11 +119,14 @@ def _waterfall(x: Explanation) -> None:
     if whole is None:
         parts.caption("The objectives are the same, or these logs cannot say how they differ.")
         return
-    parts.chart(lambda: waterfall_chart(whole), "Parts of 1 - cosine between the weights", "waterfall")
+    parts.chart(
+        lambda: waterfall_chart(whole, look.ink()), "Parts of 1 - cosine between the weights", "waterfall"
+    )
     on = on_rollouts(whole, x.runs)
     parts.caption(
         f"Both objectives on the rollouts of {'both runs' if on == 'both' else on}; exact Shapley values, "
-        f"95 % by prompt, n = {fmt.count(whole.distance.n)} responses, {fmt.count(whole.tokens)} tokens. "
+        f"95 % by prompt, n = {fmt.count(whole.distance.n)} responses, once for each inner pass, "
+        f"{fmt.count(whole.tokens)} tokens. "
         f"Size of B's weights: {fmt.factor_estimate(whole.log_scale)}."
     )
 

@@ -46,8 +46,8 @@ def show(context: Context, a: Listed, b: Listed) -> None:
     on = "both runs" if len(result.on) > 1 else "one run"
     parts.caption(
         f"Each colour is the objective of that run, both weigh the rollouts of {on}: "
-        f"n = {fmt.count(result.n)} responses; whiskers: 95 %, resampling prompts. The success rate of a "
-        "prompt is estimated without the response's own group."
+        f"n = {fmt.count(result.n)} responses, in their first inner pass; whiskers: 95 %, resampling "
+        "prompts. The success rate of a prompt is estimated without the response's own group."
     )
     parts.doubts_and_skips([], result.skipped)
 

@@ -12,7 +12,7 @@ from audit.app.small_table import show as rows
 from audit.report import format as fmt
 from audit.report.page_words import on_page
 
-__all__ = ["chip", "items", "lead", "legend", "rows", "texts"]
+__all__ = ["chip", "ink", "items", "lead", "legend", "rows", "texts"]
 
 _LINE = "border-bottom:1px solid rgba(128,128,128,.22);"
 
@@ -24,6 +24,11 @@ def chip(colour: str) -> str:
         f"<circle cx='8' cy='8' r='6' fill='{colour}'/></svg>"
     )
     return f"data:image/svg+xml;utf8,{quote(svg)}"
+
+
+def ink() -> str:
+    """Return a colour for text and thin lines in a chart, to be read on the page's background."""
+    return "#D1D5DB" if st.context.theme.type == "dark" else "#4B5563"
 
 
 def legend(entries: Sequence[tuple[str, str, str]]) -> None:

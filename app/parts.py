@@ -93,7 +93,7 @@ def table(rows: Sequence[Mapping[str, Any]], key: str, **options: Any) -> Any:
         name: [fmt.visible(row[name]) if isinstance(row[name], str) else row[name] for row in rows]
         for name in rows[0]
     }
-    return st.dataframe(shown, hide_index=True, key=key, lazy=False, **options)
+    return st.dataframe(shown, hide_index=True, key=key, lazy=False, placeholder=fmt.NOTHING, **options)
 
 
 def doubts_and_skips(doubts: Sequence[str], skipped: Sequence[Skipped], *, opened: bool = False) -> None:

@@ -48,7 +48,9 @@ def signal() -> None:
             "Groups without signal over steps",
             lambda: zero_panel(result, colour),
             "zero",
-            "Expected: were every reward an independent draw at its prompt's own success rate.",
+            "Expected: were every reward an independent draw at its prompt's own success rate."
+            if any(part.predicted is not None and part.predicted.value is not None for part in result.by_step)
+            else "",
         )
         single.chart_card(
             "At other group sizes",

@@ -122,8 +122,9 @@ with links_place:
             links.single_run_links()
     elif rows:
         st.caption("Tick one run to open its pages, two or more to compare them.")
-unreadable = [{"run": run.name, "why": run.error} for run in context.listed if run.error]
-unreadable += [{"run": name, "why": held} for name, held in found.items() if isinstance(held, str)]
+errors = [(run.name, run.error) for run in context.listed if run.error]
+errors += [(name, held) for name, held in found.items() if isinstance(held, str)]
+unreadable = [{"run": name, "why": why.removeprefix(f"{context.root / name}: ")} for name, why in errors]
 if unreadable:
     st.subheader("Cannot be read")
     look.rows(unreadable[:MOST])

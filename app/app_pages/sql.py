@@ -75,9 +75,13 @@ if result is None:
         if running.result(0) is not None:
             st.rerun()
 
-    wait()
-elif isinstance(result, str):
-    st.error("Not run, or stopped:", icon=":material/block:")
-    parts.say(result)
+    with left:
+        wait()
 else:
-    show_result(result, status)
+    # Beside the columns, and above them where there is no room beside.
+    with left:
+        if isinstance(result, str):
+            st.error("Not run, or stopped:", icon=":material/block:")
+            parts.say(result)
+        else:
+            show_result(result, status)

@@ -32,7 +32,10 @@ def token_texts(run: Run) -> tuple[dict[int, str], str]:
     pairs = list(islice(_pairs(run), SAMPLE))
     characters = _characters(pairs)
     if characters is not None:
-        return characters, f"one character a token writes all {len(pairs):,} responses that were compared"
+        return (
+            characters,
+            f"each token is one character, which spells all {len(pairs):,} responses that were checked",
+        )
     single = _single(pairs)
     how = "from responses of one token" if single else "ids only: the responses do not tell where tokens end"
     return single, how

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import msgspec
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from audit.analyses.findings import Effect
 from audit.analyses.pair import Pair
+from audit.facts.rows import RunRows
 
 MOST = 200
 """Prompts that are listed."""
+LONGEST = 200
+"""Characters of the text of a prompt that is listed."""
 
 
 class SharedPrompt(msgspec.Struct, frozen=True):
@@ -22,6 +27,8 @@ class SharedPrompt(msgspec.Struct, frozen=True):
     """Mean reward in B minus in A. One prompt is one cluster: there is no interval for it."""
     n: list[int]
     """Responses in A and in B."""
+    text: str | None = None
+    """Beginning of the prompt; None where the log of A holds none."""
 
 
 class SharedPrompts(msgspec.Struct, frozen=True):
@@ -62,9 +69,9 @@ def shared_prompts(pair: Pair) -> SharedPrompts:
     listed = both[np.lexsort((both, -gap[both]))][:MOST]
     ids = pair.a.table["prompt_id"]
     codes, first = np.unique(in_a, return_index=True)
-    names = {
-        code: str(ids[int(first[np.searchsorted(codes, code)])].as_py() or "") for code in listed.tolist()
-    }
+    row_of = {code: int(first[np.searchsorted(codes, code)]) for code in listed.tolist()}
+    names = {code: str(ids[row].as_py() or "") for code, row in row_of.items()}
+    texts = _texts(pair.a, row_of)
     rewards = tuple((rows.numpy("reward"), np.ones(rows.num_rows)) for rows in pair.sides)
     use = (use_a & pair.seen_by_both[0], use_b & pair.seen_by_both[1])
     return SharedPrompts(
@@ -75,6 +82,7 @@ def shared_prompts(pair: Pair) -> SharedPrompts:
                 _known(means[1, code]),
                 _known(means[1, code] - means[0, code]),
                 n[:, code].tolist(),
+                texts.get(code),
             )
             for code in listed.tolist()
         ],
@@ -84,6 +92,15 @@ def shared_prompts(pair: Pair) -> SharedPrompts:
         reward=pair.share("reward on shared prompts", (rewards[0], rewards[1]), use),
         last_step=pair.last,
     )
+
+
+def _texts(rows: RunRows, row_of: dict[int, int]) -> dict[int, str]:
+    """Beginnings of the prompts at some rows, by code."""
+    if not rows.has("prompt") or not row_of:
+        return {}
+    held = rows.run.responses(["prompt"])["prompt"].take(pa.array(row_of.values(), pa.int64()))
+    begun = pc.utf8_slice_codeunits(held, 0, LONGEST).to_pylist()
+    return {code: text for code, text in zip(row_of, begun, strict=True) if text is not None}
 
 
 def _known(value: float) -> float | None:

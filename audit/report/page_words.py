@@ -34,8 +34,8 @@ def on_page(text: object, root: Path | None = None) -> str:
     """
     said = str(text)
     if root is not None:
-        said = said.removeprefix(f"{root}: ").replace(f"{root}/", "")
-    return unbroken(visible(_without_flags(said)))
+        said = said.removeprefix(f"{root}: ")
+    return unbroken(visible(_in_page_words(said, "" if root is None else f"{root}/")))
 
 
 def unbroken(text: str) -> str:
@@ -43,9 +43,10 @@ def unbroken(text: str) -> str:
     return _NUMBER_AND_UNIT.sub("\N{NO-BREAK SPACE}", text)
 
 
-def _without_flags(text: str) -> str:
+def _in_page_words(text: str, above: str) -> str:
     # A whole command is for the terminal and says so: it stays. Every second piece is one.
     pieces = _COMMAND.split(text)
     for pattern, words in _FLAGS:
         pieces[::2] = [pattern.sub(words, piece) for piece in pieces[::2]]
+    pieces[::2] = [piece.replace(above, "") if above else piece for piece in pieces[::2]]
     return "".join(pieces)

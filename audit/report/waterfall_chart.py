@@ -13,6 +13,7 @@ from audit.report.tooltips import told
 
 WHOLE = "all of them"
 _PART, _BACK, _WHOLE = "#64748B", "#B4A5A0", "#A3A3A3"
+INK = "#808080"
 _ROW = 34
 
 
@@ -68,8 +69,13 @@ def waterfall_frame(effect: ObjectiveEffect) -> pl.DataFrame:
     return pl.DataFrame(rows, schema={**schema, "n": pl.Int64})
 
 
-def waterfall_chart(effect: ObjectiveEffect) -> alt.LayerChart:
+def waterfall_chart(effect: ObjectiveEffect, ink: str = INK) -> alt.LayerChart:
     """Bars that begin where the one before ends, with 95 % intervals; the last is the whole distance.
+
+    Parameters
+    ----------
+    ink : str
+        Colour of the intervals and of the numbers beside them, to be read on the page that holds the chart.
 
     Raises
     ------
@@ -99,11 +105,9 @@ def waterfall_chart(effect: ObjectiveEffect) -> alt.LayerChart:
         x2="end:Q",
         color=alt.Color("kind:N", scale=colour, legend=None),
     )
-    whiskers = base.mark_rule(strokeWidth=1.5, color="#888888").encode(
-        x=alt.X("low:Q", title=title), x2="high:Q"
-    )
-    ends = base.mark_tick(thickness=1.5, height=8, color="#888888")
-    label = base.mark_text(align="left", dx=6, fontSize=11, color="#808080").encode(
+    whiskers = base.mark_rule(strokeWidth=1.5, color=ink).encode(x=alt.X("low:Q", title=title), x2="high:Q")
+    ends = base.mark_tick(thickness=1.5, height=8, color=ink)
+    label = base.mark_text(align="left", dx=6, fontSize=11, color=ink).encode(
         x=alt.X("reach:Q", title=title), text="label:N"
     )
     return alt.layer(bars, whiskers, ends.encode(x="low:Q"), ends.encode(x="high:Q"), label).properties(

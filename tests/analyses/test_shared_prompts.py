@@ -89,3 +89,10 @@ def test_runs_without_a_prompt_in_common(tmp_path) -> None:
     found = shared_prompts(Pair(*map(RunRows.read, sides)))
     assert (found.prompts, found.shared, found.reward) == ([], 0, None)
     assert found.only_a == len({row["prompt_id"] for row in rollouts(steps=2)})
+
+
+def test_a_prompt_has_its_text_cut(tmp_path) -> None:
+    rows = [row | {"prompt": row["prompt_id"] + "é" * 300} for row in rollouts(steps=2, prompts=3)]
+    found = shared_prompts(Pair(*(RunRows.read(write(tmp_path / name, rows)) for name in "ab")))
+    assert found.prompts
+    assert all(each.text == (each.prompt_id + "é" * 300)[:200] for each in found.prompts)

@@ -103,7 +103,10 @@ def test_the_same_prompt_in_both_runs_shows_their_texts(logs, monkeypatch) -> No
     at = page(monkeypatch, logs, "a", "b", view="Same prompts", prompt="p3")
     last = max(row["step"] for row in rollouts(steps=6) if row["prompt_id"] == "p3" and row["epoch"] == 0)
     texts = [row["response"] for row in rollouts(steps=6) if row["prompt_id"] == "p3" and row["step"] == last]
-    assert at.session_state["prompt"] == "p3"
+    assert at.query_params["prompt"] in ("p3", ["p3"])
+    (picker,) = [each for each in at.selectbox if each.key == "shared_prompt"]
+    assert picker.value == "p3"
+    assert "question 3 · p3" in picker.options
     assert all(f">{text}</pre>" in html(at) for text in texts)
     assert "question 3" in html(at)
 

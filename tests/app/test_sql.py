@@ -51,10 +51,10 @@ def test_the_query_of_the_address_runs(monkeypatch, run) -> None:
     at = page(
         monkeypatch, run.path.parent, sql="select step, count(*) as n from rollouts group by 1 order by 1"
     )
-    table = at.dataframe[-1].value
+    table = at.dataframe[0].value
     assert table["step"].tolist() == [1, 2, 3]
     assert table["n"].tolist() == [32, 32, 32]
-    columns = at.dataframe[0].value["column"].tolist()
+    columns = at.dataframe[-1].value["column"].tolist()
     assert set(run.columns) <= set(columns)
     assert "metrics.value" in columns
 
@@ -78,7 +78,7 @@ def test_everything_but_one_select_is_refused_in_one_line(monkeypatch, run, sql)
 def test_large_integers_duplicate_names_and_hostile_text_are_shown_as_they_are(monkeypatch, run) -> None:
     text = "<img src=x onerror=alert(1)>"
     sql = f"select 9007199254740993 as id, '{text}' as t, 1 as t, [1, 2] as l, '{'a' * 3000}' as long"
-    row = page(monkeypatch, run.path.parent, sql=sql).dataframe[-1].value.iloc[0]
+    row = page(monkeypatch, run.path.parent, sql=sql).dataframe[0].value.iloc[0]
     assert row["id"] == "9007199254740993"
     assert (row["t"], row["t (2)"], row["l"]) == (text, 1, "[1,2]")
     assert row["long"].endswith("… (3,000 characters)")
@@ -86,7 +86,7 @@ def test_large_integers_duplicate_names_and_hostile_text_are_shown_as_they_are(m
 
 def test_rows_are_capped_and_the_cap_is_said(monkeypatch, run) -> None:
     at = page(monkeypatch, run.path.parent, sql="from range(5000)")
-    assert len(at.dataframe[-1].value) == 1000
+    assert len(at.dataframe[0].value) == 1000
     assert any("first 1,000 of more rows" in each.value for each in at.caption)
 
 
@@ -104,7 +104,7 @@ def test_an_example_takes_the_place_of_the_query(monkeypatch, run) -> None:
     at = page(monkeypatch, run.path.parent)
     answered(at.button(key="example-Columns").click().run())
     assert at.text_area(key="sql").value == "describe rollouts"
-    assert "step" in at.dataframe[-1].value["column_name"].tolist()
+    assert "step" in at.dataframe[0].value["column_name"].tolist()
 
 
 @pytest.mark.parametrize("example", EXAMPLES)

@@ -82,7 +82,7 @@ def test_the_group_is_side_by_side_with_advantages_under_several_objectives(logs
 
 def test_characters_are_shown_where_the_log_proves_them(logs, monkeypatch) -> None:
     at = page(monkeypatch, logs, step="4")
-    assert any("One character a token writes all" in caption.value for caption in at.caption)
+    assert any("Each token is one character" in caption.value for caption in at.caption)
     assert "⟨" not in html(at)
 
 
@@ -161,3 +161,14 @@ def test_sample_logs(name, objective, monkeypatch) -> None:
     at = page(monkeypatch, SAMPLES / "team", run=name, token="1", **{"from": objective})
     assert at.get("html")
     assert any(code.value.startswith("w = ") for code in at.get("code"))
+
+
+def test_what_a_log_does_not_hold_is_a_dash(tmp_path, monkeypatch) -> None:
+    kept = ("step", "epoch", "prompt_id", "group_id", "sample_index", "reward")
+    write(
+        tmp_path / "one", [{name: row[name] for name in kept} for row in rollouts(steps=1, epochs=1)], "grpo"
+    )
+    at = page(monkeypatch, tmp_path)
+    table = at.dataframe[0]
+    assert table.value["length"].isna().all()
+    assert table.proto.placeholder == "–"

@@ -34,6 +34,8 @@ def test_paths_begin_below_the_directory() -> None:
     assert on_page("/logs/team/a/run.json: no objective", root) == "a/run.json: no objective"
     assert on_page("/logs/team: no objective", root) == "no objective"
     assert on_page("/logs/teams/a: no", root) == "/logs/teams/a: no"
+    # A command is typed somewhere else.
+    assert on_page("As in rlaudit import /logs/team/a DEST", root) == "As in rlaudit import /logs/team/a DEST"
 
 
 def test_a_number_stays_with_its_percent() -> None:
