@@ -55,13 +55,15 @@ def listing(root: str) -> tuple[Listed, ...]:
     return cached.found(root).listed
 
 
-def begin(page: str) -> Context:
+def begin(path: str, page: str) -> Context:
     """Return the directory, its runs and the choice; says so and stops where there is nothing to show.
 
     Parameters
     ----------
-    page : str
+    path : str
         Path of the page in the URL; that of the list of runs is empty.
+    page : str
+        Title of the page.
     """
     logs = directory(sys.argv[1:])
     if logs is None:
@@ -80,7 +82,7 @@ def begin(page: str) -> Context:
     with st.sidebar:
         st.text(fmt.visible(logs))
     # The list shows what there is to choose from; another page would answer for other runs than were asked.
-    if _refuses_unknown(readable) and page:
+    if _refuses_unknown(readable, page if path else "") and path:
         st.page_link(pages()[""][0], label="Choose on the page Runs", icon=":material/table_rows:")
         st.stop()
     with st.sidebar:
@@ -100,10 +102,12 @@ def begin(page: str) -> Context:
     return Context(logs, listed, tuple(chosen))
 
 
-def _refuses_unknown(readable: list[str]) -> bool:
+def _refuses_unknown(readable: list[str], page: str) -> bool:
     """Say which names of the URL are no run of this directory, and tell whether there are any."""
     unknown = [name for name in st.query_params.get_all(RUNS) if name not in readable]
     if unknown:
+        if page:
+            st.title(page)
         st.error("Refused: the address names what is no run of this directory, or cannot be read.")
         st.text("\n".join(fmt.visible(name) for name in unknown[:5]))
     return bool(unknown)

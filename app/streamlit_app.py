@@ -20,7 +20,7 @@ if st.context.theme.type == "dark":
     st.html("<style>[data-testid='stMultiSelect'] span[title]{color:#0f1115}</style>")
 access.admit()
 page = st.navigation(pages(), position="sidebar", expanded=True)
-context = ctx.begin(page.url_path)
+context = ctx.begin(page.url_path, page.title)
 st.session_state["context"] = context
 
 

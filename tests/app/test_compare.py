@@ -78,7 +78,7 @@ def test_an_address_with_an_unknown_run_gets_no_answer_for_another(logs, monkeyp
     at = page(monkeypatch, logs, "a", "nosuch")
     assert at.error[0].value.startswith("Refused")
     assert [text.value for text in at.main.get("text")] == ["nosuch"]
-    assert not at.title
+    assert not charts(at)
     assert [link.proto.label for link in at.main.get("page_link")] == ["Choose on the page Runs"]
 
 
