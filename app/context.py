@@ -7,6 +7,7 @@ is made of it.
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -82,7 +83,7 @@ def begin(path: str, page: str) -> Context:
     with st.sidebar:
         st.text(fmt.visible(logs))
     # The list shows what there is to choose from; another page would answer for other runs than were asked.
-    if _refuses_unknown(readable, page if path else "") and path:
+    if _refuses_unknown(listed, page if path else "") and path:
         st.page_link(pages()[""][0], label="Choose on the page Runs", icon=":material/table_rows:")
         st.stop()
     with st.sidebar:
@@ -102,14 +103,16 @@ def begin(path: str, page: str) -> Context:
     return Context(logs, listed, tuple(chosen))
 
 
-def _refuses_unknown(readable: list[str], page: str) -> bool:
-    """Say which names of the URL are no run of this directory, and tell whether there are any."""
-    unknown = [name for name in st.query_params.get_all(RUNS) if name not in readable]
+def _refuses_unknown(listed: Sequence[Listed], page: str) -> bool:
+    """Say which names of the URL are no run here, and why one cannot be read; tell whether there are any."""
+    errors = {each.name: each.error for each in listed}
+    unknown = [name for name in st.query_params.get_all(RUNS) if errors.get(name, "unknown")]
     if unknown:
         if page:
             st.title(page)
         st.error("Refused: the address names what is no run of this directory, or cannot be read.")
-        st.text("\n".join(fmt.visible(name) for name in unknown[:5]))
+        told = (f"{name}: {errors[name]}" if name in errors else name for name in unknown[:5])
+        st.text("\n".join(map(fmt.visible, told)))
     return bool(unknown)
 
 

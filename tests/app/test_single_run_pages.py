@@ -63,10 +63,10 @@ def length(logs) -> LengthBias:
 
 @pytest.fixture(scope="module")
 def partial(tmp_path_factory) -> Path:
-    """Logs of the first tiers: prompts, texts and rewards, then groups too."""
+    """A log without groups, which cannot be read, and one with them and nothing more."""
     root = tmp_path_factory.mktemp("partial")
     columns = ("step", "prompt_id", "response", "reward", "group_id", "sample_index")
-    for name, count in (("first", 4), ("second", 6)):
+    for name, count in (("ungrouped", 4), ("grouped", 6)):
         (root / name / "rollouts").mkdir(parents=True)
         rows = pl.DataFrame(rollouts(steps=3, epochs=1)).select(columns[:count])
         rows.write_parquet(root / name / "rollouts" / "part-0.parquet")
@@ -74,7 +74,7 @@ def partial(tmp_path_factory) -> Path:
 
 
 @pytest.mark.parametrize("name", PAGES)
-@pytest.mark.parametrize("run", ["first", "second"])
+@pytest.mark.parametrize("run", ["ungrouped", "grouped"])
 def test_a_partial_log_says_what_it_lacks(partial, monkeypatch, run, name) -> None:
     at = page(monkeypatch, partial, name, run=run)
     said = " ".join(element.value for element in at.text)
