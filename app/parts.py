@@ -32,9 +32,9 @@ def say(text: object) -> None:
     st.text(_said(text))
 
 
-def caption(text: str) -> None:
+def caption(text: str, **options: Any) -> None:
     """Show a line of ours below what it is about; a number and its ``%`` stay on one line."""
-    st.caption(unbroken(text))
+    st.caption(unbroken(text), **options)
 
 
 def _said(text: object) -> str:
