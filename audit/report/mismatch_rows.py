@@ -1,4 +1,4 @@
-"""Mismatch of sampler and trainer in rows: what the terminal tells, for a page."""
+"""Mismatch of sampler and trainer in rows, for the terminal and for a page."""
 
 from __future__ import annotations
 
@@ -41,10 +41,11 @@ def weight_rows(weights: Weights) -> list[tuple[str, str]]:
 
 def tail_rows(tail: Tail) -> list[dict[str, str]]:
     """Quantiles over responses, one row a quantity."""
-    return [
-        {"over responses": name, **{_level(level): fmt.number(value) for level, value in quantiles.items()}}
-        for name, quantiles in (("mean |g|", tail.mean_quantiles), ("largest |g|", tail.max_quantiles))
-    ]
+    rows = []
+    for name, quantiles in (("mean |g|", tail.mean_quantiles), ("largest |g|", tail.max_quantiles)):
+        shown = {level_name(level): fmt.number(value) for level, value in quantiles.items()}
+        rows.append({"over responses": name, **shown})
+    return rows
 
 
 def tail_in_words(tail: Tail) -> str:
@@ -58,5 +59,6 @@ def tail_in_words(tail: Tail) -> str:
     )
 
 
-def _level(level: str) -> str:
+def level_name(level: str) -> str:
+    """Return a level of a quantile, as ``0.99``, in words."""
     return {"0.5": "median", "1": "largest"}.get(level, f"{100 * float(level):g} %")

@@ -8,6 +8,7 @@ from audit.analyses.mismatch import Mismatch
 from audit.analyses.mismatch_corrections import CorrectionEffect
 from audit.analyses.mismatch_weights import Weights
 from audit.report import format as fmt
+from audit.report.mismatch_rows import gap_rows, level_name
 from audit.report.text.breakdown import add_skipped
 from audit.report.text.buckets import INTERVALS, add_buckets, add_doubts, trend_in_words
 from audit.report.text.rows import Rows
@@ -52,14 +53,7 @@ def _gap(page: Page, result: Mismatch) -> None:
     page.gap()
     rows = Rows("Per loss token", "", "")
     n = f"n = {fmt.plural(result.responses, 'response')}, {fmt.plural(result.tokens, 'loss token')}"
-    for name, e in (
-        ("mean |g|", gap.size),
-        ("mean g", gap.mean),
-        ("root mean square g", gap.rms),
-        ("KL(sampler ‖ old), k3", gap.k3),
-        ("correlation of log-probs", gap.correlation),
-        ("correlation of g with log pi_old", gap.follows_logp),
-    ):
+    for name, e in gap_rows(gap):
         rows.add(name, fmt.estimate(e), styled(n, QUIET))
         n = ""
     rows.add_to(page)
@@ -76,7 +70,7 @@ def _tail(page: Page, result: Mismatch) -> None:
     tail = result.tail
     assert tail is not None
     page.gap()
-    rows = Rows("Over responses", *(_level(level) for level in tail.mean_quantiles))
+    rows = Rows("Over responses", *(level_name(level) for level in tail.mean_quantiles))
     for name, quantiles in (("mean |g|", tail.mean_quantiles), ("largest |g|", tail.max_quantiles)):
         rows.add(name, *(fmt.number(value) for value in quantiles.values()))
     rows.add_to(page)
@@ -86,11 +80,6 @@ def _tail(page: Page, result: Mismatch) -> None:
             f"of it; they are of {tail.prompts} of {fmt.plural(tail.all_prompts, 'prompt')}"
         )
     page.bullet(f"equal on every token: {fmt.percent(tail.identical, decimals=1)} of the responses")
-
-
-def _level(level: str) -> str:
-    named = {"0.5": "median", "1": "largest"}
-    return named.get(level, f"{100 * float(level):g} %")
 
 
 def _weights(page: Page, weights: Weights) -> None:
